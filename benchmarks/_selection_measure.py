@@ -7,10 +7,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from hetune.costmodel.fingerprint import this_machine
+from hetune.profiling.campaign.run import run_units
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.runner import run_units
+from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.store.store import Store
-from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.units import ProblemSpec, Unit
 
 
@@ -42,8 +42,8 @@ def measure_all(
                 break
             name = f"{spec}"
             bar.update(task, description=name)
-            report = run_units(units, campaign, store, supervisor=supervisor)
-            lost = {str(k): n for k, n in report.measured.items() if k != "ok"}
+            endings = run_units(units, campaign, store, supervisor=supervisor)
+            lost = {str(k): n for k, n in endings.items() if k != "ok"}
             if lost:
                 bar.console.print(f"{name}: {lost}")
             bar.advance(task)

@@ -135,16 +135,6 @@ def serving() -> str:
     return peers.table(["", *columns], [[n, *(c[n] for c in columns.values())] for n in names])
 
 
-def joining() -> str:
-    """Requests of 32 clients that are answered together."""
-    rows = [
-        [f"{c['edges']:,}", c["model"], *(_load(c[n]) for n in ("apart", "together"))]
-        for c in result("batching_zen5")["http"]
-        if c["clients"] == 32
-    ]
-    return peers.table(["edges", "layers", "one by one: requests/s; p99", "together"], rows)
-
-
 FIGURES: dict[str, Callable[..., str]] = {
     "value": value,
     "layers": lambda machine: peers.layers_table(_cells(machine), ("PyG", "DGL", "fastest peer")),
@@ -161,7 +151,6 @@ FIGURES: dict[str, Callable[..., str]] = {
     "choosers": choosers,
     "choosing": choosing,
     "serving": serving,
-    "joining": joining,
 }
 
 
@@ -200,10 +189,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.check:
             path.write_text(wanted[path], encoding="utf-8")
     return int(options.check and bool(differs))
-
-
-def _load(one: dict[str, float]) -> str:
-    return f"{one['requests_per_second']:.0f}; {one['p99_ms']:.0f} ms"
 
 
 def _date(cell: dict[str, Any]) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Self
 
 from hetune.profiling.records import PROTOCOLS
 from hetune.variants.kernel.device import Device
@@ -46,6 +48,18 @@ class ProblemSpec:
 
     def __str__(self) -> str:
         return f"{self.program.describe()} on {self.graph.name}"
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """The problem that `dataclasses.asdict` made this of, also after JSON."""
+        graph, program = value["graph"], value["program"]
+        options = tuple((name, option) for name, option in graph["options"])
+        return cls(
+            GraphRecipe(**{**graph, "options": options}),
+            LabeledProgram.parse(program["text"], program["label"]),
+            value["threads"],
+            value["device"],
+        )
 
 
 @dataclass(frozen=True, slots=True)

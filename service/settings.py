@@ -96,12 +96,6 @@ class Settings(BaseSettings):
     regret_samples: float = Field(
         0.0, ge=0, le=1, description="a share of runs to measure regret on, such as 0.01"
     )
-    batch_requests: int = Field(
-        1, ge=1, le=64, description="requests that one run may answer; 1 for one at a time"
-    )
-    batch_delay: float = Field(
-        0.0, ge=0, le=1, description="seconds that a request waits for others, such as 0.002"
-    )
     tracing: bool | None = Field(None, description="whether to send traces: true or false")
     warm: tuple[str, ...] | None = Field(
         None, description='models to load before it is ready, such as ["m", "n@live"]'

@@ -17,10 +17,10 @@ from hetune.costmodel.model.bundle import load as load_bundle
 from hetune.costmodel.model.bundle import save as save_bundle
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.profiling import promotion
 from hetune.profiling.measuring_lock import measuring_lock
 from hetune.profiling.store.store import Store
-from hetune.profiling.train import gather, judge, keep
+from hetune.profiling.training import promotion
+from hetune.profiling.training.train import gather, judge, keep
 from hetune.variants.errors import InputError
 
 StoreUrl = Annotated[

@@ -20,10 +20,10 @@ from hetune.costmodel.fingerprint import Fingerprint, this_machine
 from hetune.profiling import campaign as campaigns
 from hetune.profiling.active.run import run_active
 from hetune.profiling.campaign import Campaign
+from hetune.profiling.campaign.run import CampaignProgress, run_units
 from hetune.profiling.corpus import size_of
 from hetune.profiling.measure.bench import place_of
 from hetune.profiling.records import Measurement, Status
-from hetune.profiling.runner import Progress, run_units
 from hetune.profiling.store.parquet import export_parquet
 from hetune.profiling.store.store import Store
 from hetune.profiling.units import ProblemSpec, Unit
@@ -115,7 +115,7 @@ class _Session:
         self._endings: Counter[Status] = Counter()
         self._failures: list[Measurement] = []
         self._known = 0
-        self._last: Progress | None = None
+        self._last: CampaignProgress | None = None
         self._since_last = 0
         self._stopped = ""
 
@@ -132,7 +132,7 @@ class _Session:
     def run(self, units: Sequence[Unit], name: str, asked: Campaign, most: int | None) -> None:
         with _bar() as show:
 
-            def progress(now: Progress) -> None:
+            def progress(now: CampaignProgress) -> None:
                 if self._last is None:
                     self._known = now.done
                 self._last, self._since_last = now, 0
@@ -200,7 +200,7 @@ def _say(text: str) -> None:
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[Progress], None]]:
+def _bar() -> Iterator[Callable[[CampaignProgress], None]]:
     """A bar with the time left on a terminal; elsewhere a line now and then."""
     terminal = console.err()
     bar = Bar(
@@ -219,7 +219,7 @@ def _bar() -> Iterator[Callable[[Progress], None]]:
         task = bar.add_task("", total=None, left="", at="")
         told = time.monotonic()
 
-        def show(now: Progress) -> None:
+        def show(now: CampaignProgress) -> None:
             nonlocal told
             left, at = _left(now), _problem(now.problem)
             bar.update(task, completed=now.done, total=now.total, left=left, at=at, refresh=True)
@@ -230,7 +230,7 @@ def _bar() -> Iterator[Callable[[Progress], None]]:
         yield show
 
 
-def _left(now: Progress) -> str:
+def _left(now: CampaignProgress) -> str:
     if now.seconds_left is None:
         return ""
     return f"{max(1, round(now.seconds_left / 60))} min left" if now.seconds_left else ""

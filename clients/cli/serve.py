@@ -89,11 +89,11 @@ def serve(
     Options go before the environment (HETUNE_PORT, ...), and that before the file of settings.
     """
     with importing_the_service():
-        from hetune.profiling.jobs.activity import Activity
-        from hetune.profiling.jobs.background_thread import BackgroundThread
-        from hetune.profiling.jobs.keeper import Keeper
-        from hetune.profiling.jobs.trainer import Trainer
         from hetune.profiling.store.connect import SECONDS_VARIABLE, held
+        from hetune.profiling.workers.activity import Activity
+        from hetune.profiling.workers.background_thread import BackgroundThread
+        from hetune.profiling.workers.training_thread import TrainingThread
+        from hetune.profiling.workers.worker_process import WorkerProcess
         from hetune.service.core.keys.access import weakness
         from hetune.service.core.keys.keys import FILE, Keys
         from hetune.service.core.models.engine import Engine
@@ -160,16 +160,14 @@ def serve(
                 store=settings.store,
                 regret_rate=settings.regret_samples,
                 warm=settings.warm or (),
-                batch_requests=settings.batch_requests,
-                batch_delay=settings.batch_delay,
                 prepares=False,
             )
         activity = None
-        background: list[BackgroundThread] = [Trainer(settings.store)]
+        background: list[BackgroundThread] = [TrainingThread(settings.store)]
         if settings.worker:
             activity = Activity.create()
             stack.callback(activity.close)
-            background.append(Keeper(activity, settings.store))
+            background.append(WorkerProcess(activity, settings.store))
         for thread in background:
             stack.enter_context(thread)
         for thread in background:

@@ -15,12 +15,12 @@ from hetune.clients.cli import console
 from hetune.clients.cli.models import StoreUrl
 from hetune.clients.cli.options import importing_the_service
 from hetune.profiling.jobs.leases import Leases
-from hetune.profiling.jobs.patience import Patience
 from hetune.profiling.jobs.records import Trains
-from hetune.profiling.jobs.training_process import TrainingProcess
-from hetune.profiling.jobs.worker import JobWorker
+from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.store.store import Store
-from hetune.profiling.supervisor import Supervisor
+from hetune.profiling.workers.training_process import TrainingProcess
+from hetune.profiling.workers.work_source import Retry
+from hetune.profiling.workers.worker import JobWorker
 from hetune.variants.errors import InputError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def worker(
 
 def _opened(url: str | None, *, wait: bool) -> Store:
     """The store; one that is away is waited for, if asked."""
-    patience = Patience(_wait, math.inf if wait else 0.0)
+    patience = Retry(_wait, math.inf if wait else 0.0)
     return patience(lambda: Store.open(url), "the worker waits for its store")
 
 

@@ -9,7 +9,7 @@ import httpx
 from hetune.clients.http import calls, cost_model_calls, feature_calls, job_calls
 from hetune.clients.http.job_calls import Event
 from hetune.clients.http.sender import ClientPart, Sender, sends
-from hetune.profiling.closing import Closing
+from hetune.profiling.closeable import Closeable
 from hetune.variants.errors import HetuneError
 
 
@@ -50,7 +50,7 @@ class CostModelsClient(ClientPart):
     rollback = sends(cost_model_calls.rollback)
 
 
-class Client(ClientPart, Closing):
+class Client(ClientPart, Closeable):
     """A service's client. Tensors travel as they are: results equal those in-process, bit by bit.
 
     Errors are those that the service raised: a `NotFoundError` there is a `NotFoundError` here.

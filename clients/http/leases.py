@@ -13,12 +13,12 @@ from hetune.clients.http.call import ServiceCall
 from hetune.clients.http.sender import Sender
 from hetune.clients.http.wire import nothing, reads
 from hetune.costmodel.fingerprint import Fingerprint
-from hetune.profiling.closing import Closing
+from hetune.profiling.closeable import Closeable
 from hetune.profiling.jobs.leases import ended
 from hetune.profiling.jobs.records import Lease
 from hetune.profiling.records import Measurement
 from hetune.profiling.store.rows import check_row
-from hetune.profiling.store.store import Added
+from hetune.profiling.store.store import AddedCounts
 from hetune.service.core.formats.documents import Document, parse
 from hetune.service.core.jobs.work_documents import (
     MOST_TEXT,
@@ -59,8 +59,8 @@ class _LeaseCall(ServiceCall[T]):
             raise
 
 
-class HttpLeases(Closing):
-    """A service's leases (`hetune.profiling.jobs.lender.Lender`); a context manager.
+class HttpLeases(Closeable):
+    """A service's leases (`hetune.profiling.workers.work_source.Lender`); a context manager.
 
     A request that fails on the way is sent again, after waits that are drawn and grow: giving back
     what was measured for a minute, all else a few times. Claiming or completing twice is once; who
@@ -116,7 +116,7 @@ class HttpLeases(Closing):
 
     def complete(
         self, lease: Lease, measurements: Iterable[Measurement], fingerprint: Fingerprint
-    ) -> Added:
+    ) -> AddedCounts:
         """As `Leases.complete`."""
         batch = list(measurements)
         for measurement in batch:
@@ -127,7 +127,7 @@ class HttpLeases(Closing):
         found = self._about(
             lease, "measurements", request, reads(AddedDocument), retries=_RETRIES_OF_RESULTS
         )
-        return Added(found.new, found.known)
+        return AddedCounts(found.new, found.known)
 
     def complete_training(self, lease: Lease, model: str) -> NoReturn:
         """Not over HTTP, where no training is lent.

@@ -17,7 +17,7 @@ from hetune.costmodel.data import Problem
 from hetune.costmodel.features.devices import Rates, names_of
 from hetune.costmodel.model.regressor import LaunchRegressor, Target
 from hetune.costmodel.model.rows import Rows
-from hetune.profiling.active.view import View
+from hetune.profiling.active.launch_sums import LaunchSums
 
 _TREES, _LEARNING_RATE = 60, 0.15
 """Fewer trees than cost models have, that learn faster: members are fitted many times."""
@@ -60,7 +60,7 @@ class Committee:
         found = tuple(_member(rows, rows.weights * _drawn(rows, rng)) for _ in range(members))
         return cls(found, rows.overhead.launch_seconds)
 
-    def predict(self, views: Sequence[View]) -> list[NDArray[np.float64]]:
+    def predict(self, views: Sequence[LaunchSums]) -> list[NDArray[np.float64]]:
         """What each member expects: for each view seconds, float64 [members, variants]."""
         if not views:
             return []

@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 from hetune.costmodel.features.devices import Rates, default_rates
 from hetune.costmodel.fingerprint import this_machine
-from hetune.profiling.active.plan import Planner, batch
-from hetune.profiling.active.view import View
+from hetune.profiling.active.launch_sums import LaunchSums
+from hetune.profiling.active.planner import Planner, batch
+from hetune.profiling.campaign.run import CampaignProgress, Records, run_units
 from hetune.profiling.corpus import build
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.measuring_lock import measuring_lock
-from hetune.profiling.runner import Progress, Records, run_units
+from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.store.problems import problems as problems_of
 from hetune.profiling.store.store import Store
-from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.errors import CampaignError
 
@@ -34,7 +34,7 @@ def run_active(
     machine: Rates | None = None,
     limits: Limits | None = None,
     seed: int = 0,
-    progress: Callable[[Progress], None] = lambda progress: None,
+    progress: Callable[[CampaignProgress], None] = lambda progress: None,
 ) -> int:
     """Measures some units of a campaign, batch by batch: those that would teach models most.
 
@@ -78,21 +78,21 @@ def run_active(
     known = wanted.keys() & records.done(digest)
     start, before = time.monotonic(), len(known)
     total = max(before, min(most, len(wanted)))
-    progress(Progress(before, total, None, None))
+    progress(CampaignProgress(before, total, None, None))
     if before == total:
         return 0
     with measuring_lock():  # what this computes would be in the times of whoever measures
         views = [view for item in graphs.items() for view in _views(*item, machine)]
     planner = Planner(views, machine, seed=seed)
-    done, told, measured = before, before, 0
+    done, shown, measured = before, before, 0
 
-    def tell(now: Progress) -> None:
-        nonlocal told
+    def tell(now: CampaignProgress) -> None:
+        nonlocal shown
         there = done + now.done
-        if there > told:
-            told = there
+        if there > shown:
+            shown = there
             pace = (time.monotonic() - start) / (there - before)
-            progress(Progress(there, total, pace * (total - there), now.problem))
+            progress(CampaignProgress(there, total, pace * (total - there), now.problem))
 
     with Supervisor(limits, seed=seed) as supervisor:
         while done < total:
@@ -104,11 +104,11 @@ def run_active(
                 chosen = planner.next(measured_so_far, there, left, count)
             # In the order of views, so that a graph is made once in a batch.
             next_units = [offered[view][place] for view, place in sorted(chosen)]
-            report = run_units(next_units, name, records, progress=tell, supervisor=supervisor)
-            measured += sum(report.measured.values())
+            endings = run_units(next_units, name, records, progress=tell, supervisor=supervisor)
+            measured += endings.total()
             known = wanted.keys() & records.done(digest)
             done = min(len(known), total)
-            tell(Progress(0, total, None, next_units[-1].problem))  # others measure, too
+            tell(CampaignProgress(0, total, None, next_units[-1].problem))  # others measure, too
     return measured
 
 
@@ -119,9 +119,11 @@ def _by_graph(units: Iterable[Unit]) -> dict[GraphRecipe, list[ProblemSpec]]:
     return found
 
 
-def _views(recipe: GraphRecipe, problems: Sequence[ProblemSpec], machine: Rates) -> list[View]:
+def _views(
+    recipe: GraphRecipe, problems: Sequence[ProblemSpec], machine: Rates
+) -> list[LaunchSums]:
     graph = build(recipe)
-    return [View.of(problem, graph, machine) for problem in problems]
+    return [LaunchSums.of(problem, graph, machine) for problem in problems]
 
 
 def _marked(offered: Sequence[Sequence[Unit]], keys: Set[str]) -> list[NDArray[np.bool_]]:

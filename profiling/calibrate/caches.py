@@ -37,10 +37,10 @@ def detect(root: Path = system.ROOT) -> Caches:
     Args:
         root: The root of the file system.
     """
-    told = {name: size for name, size in system.read_caches(root) if name != "L1i"}
-    own = told.get("L2", told.get("L1d", 0))
-    shared = told[max(told)] if told else 0
+    sizes = {name: size for name, size in system.read_caches(root) if name != "L1i"}
+    own = sizes.get("L2", sizes.get("L1d", 0))
+    shared = sizes[max(sizes)] if sizes else 0
     if not _LEAST_OWN <= own <= shared <= _MOST_SHARED:
-        _log.info("took default sizes of caches: the system says %s", told or "nothing")
+        _log.info("took default sizes of caches: the system says %s", sizes or "nothing")
         return DEFAULT
     return Caches(own, shared)

@@ -76,12 +76,12 @@ def calibrate(
 
 
 def _measured(device: Device, quick: bool, progress: Progress) -> Rates:
-    def told(done: int, total: int) -> None:
+    def show(done: int, total: int) -> None:
         progress("measuring rates", done, total)
 
     if device == "cpu":
-        return measure_machine(rounds=_QUICK_ROUNDS if quick else ROUNDS, progress=told)
-    return measure_gpu(place_of(device), progress=told)
+        return measure_machine(rounds=_QUICK_ROUNDS if quick else ROUNDS, progress=show)
+    return measure_gpu(place_of(device), progress=show)
 
 
 def _calibration(

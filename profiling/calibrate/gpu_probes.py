@@ -18,6 +18,11 @@ _FEW = 32
 _TURNS = 8
 
 
+def _probe(run: Callable[[], object], units: float) -> Probe:
+    """Of which the median time of single runs counts."""
+    return Probe(run, units, repeats=False, quantile=0.5)
+
+
 def product(side: int, device: torch.device) -> Probe:
     """Operations of torch's product of two square float32 matrices, in torch's precision.
 
@@ -27,7 +32,7 @@ def product(side: int, device: torch.device) -> Probe:
     """
     a, b = (torch.randn(side, side, device=device) for _ in range(2))
     c = torch.empty_like(a)
-    return Probe(lambda: torch.mm(a, b, out=c), 2.0 * side**3)
+    return _probe(lambda: torch.mm(a, b, out=c), 2.0 * side**3)
 
 
 def copied(count: int, device: torch.device) -> Probe:
@@ -39,7 +44,7 @@ def copied(count: int, device: torch.device) -> Probe:
     """
     source = torch.zeros(count // _FLOAT, device=device)
     target = torch.empty_like(source)
-    return Probe(lambda: target.copy_(source), 2.0 * _FLOAT * source.numel())
+    return _probe(lambda: target.copy_(source), 2.0 * _FLOAT * source.numel())
 
 
 def picked(nodes: int, edges: int, device: torch.device) -> Probe:
@@ -62,7 +67,7 @@ def picked(nodes: int, edges: int, device: torch.device) -> Probe:
         for _ in range(_TURNS):
             run()
 
-    return Probe(turns, float(_TURNS * edges * ROW_BYTES))
+    return _probe(turns, float(_TURNS * edges * ROW_BYTES))
 
 
 def started(device: torch.device) -> Probe:
@@ -80,7 +85,7 @@ def started(device: torch.device) -> Probe:
         for _ in range(_STARTS):
             run()
 
-    return Probe(runs, float(_STARTS))
+    return _probe(runs, float(_STARTS))
 
 
 def replayed(device: torch.device, recorder: Recorder) -> Probe:
@@ -103,7 +108,7 @@ def replayed(device: torch.device, recorder: Recorder) -> Probe:
 
     with recorder.on(device):
         again, _ = recorder.record(runs)
-    return Probe(again, float(_STARTS))
+    return _probe(again, float(_STARTS))
 
 
 def _little(device: torch.device) -> Callable[[], object]:

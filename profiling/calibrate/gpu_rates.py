@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-import statistics
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ from dataclasses import dataclass
 import torch
 
 from hetune.profiling.calibrate import gpu_probes
-from hetune.profiling.calibrate.probes import ROW_BYTES, Probe
-from hetune.profiling.measure.rounds import take_rounds
+from hetune.profiling.calibrate.probes import ROW_BYTES
+from hetune.profiling.calibrate.timing import time_probes
 from hetune.profiling.measure.stopwatch import CudaStopwatch, Stopwatch
 from hetune.variants.runtime.gpu_roofline import GpuModel
 from hetune.variants.runtime.replay import CudaRecorder, Recorder
@@ -30,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class GpuProperties:
     """What the driver says of a GPU.
 
     Attributes:
@@ -42,14 +41,14 @@ class Card:
     multiprocessors: int
 
     @classmethod
-    def of(cls, device: torch.device) -> Card:
+    def of(cls, device: torch.device) -> GpuProperties:
         """The one that torch knows as this device."""
         facts = torch.cuda.get_device_properties(device)
         return cls(int(getattr(facts, "L2_cache_size", 0)), int(facts.multi_processor_count))
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class ProbeSizes:
     """How much is done.
 
     Attributes:
@@ -66,10 +65,10 @@ class Sizes:
 def measure_gpu(
     device: torch.device,
     *,
-    card: Card | None = None,
+    card: GpuProperties | None = None,
     watch: Stopwatch | None = None,
     recorder: Recorder | None = None,
-    sizes: Sizes | None = None,
+    sizes: ProbeSizes | None = None,
     rounds: int = ROUNDS,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> GpuModel:
@@ -82,12 +81,16 @@ def measure_gpu(
         recorder: Records kernels to be replayed; CUDA graphs if None.
         sizes: How much is done.
         rounds: How often everything is timed.
-        progress: Called with how many runs are done, and how many there are.
+        progress: Called with how many rounds are done, and how many there are.
 
     Raises:
         CompileError: The kernel that picks rows cannot be compiled.
     """
-    card, sizes, watch = card or Card.of(device), sizes or Sizes(), watch or CudaStopwatch()
+    card, sizes, watch = (
+        card or GpuProperties.of(device),
+        sizes or ProbeSizes(),
+        watch or CudaStopwatch(),
+    )
     cache = card.cache_bytes or GpuModel().cache_bytes
     with _float32():
         probes = {
@@ -100,10 +103,10 @@ def measure_gpu(
             probes["replay"] = gpu_probes.replayed(device, recorder or CudaRecorder())
         except RuntimeError as error:
             _log.warning("kernels cannot be replayed as a CUDA graph here: %s", error)
-        return gpu_of(_seconds(probes, watch, rounds, progress), card)
+        return gpu_of(time_probes(probes, rounds, progress=progress, watch=watch), card)
 
 
-def gpu_of(seconds: Mapping[str, float], card: Card) -> GpuModel:
+def gpu_of(seconds: Mapping[str, float], card: GpuProperties) -> GpuModel:
     """The roofline model's numbers, from seconds for each unit of every probe.
 
     Where nothing is replayed, kernels of CUDA graphs take as long as others: none is worth it.
@@ -121,35 +124,6 @@ def gpu_of(seconds: Mapping[str, float], card: Card) -> GpuModel:
         node_seconds=min(seconds.get("replay", math.inf), seconds["start"]),
         programs=card.multiprocessors * _PROGRAMS_PER_MULTIPROCESSOR,
     )
-
-
-def _seconds(
-    probes: Mapping[str, Probe],
-    watch: Stopwatch,
-    rounds: int,
-    progress: Callable[[int, int], None],
-) -> dict[str, float]:
-    """Median seconds for each unit of every probe."""
-    told = 0
-    total = rounds * len(probes)
-
-    def tell(name: str) -> None:
-        nonlocal told
-        progress(told, total)
-        told += 1
-
-    for probe in probes.values():
-        probe.run()
-    samplers = {name: _sampler(probe, watch) for name, probe in probes.items()}
-    taken = take_rounds(samplers, rounds, progress=tell)
-    progress(total, total)
-    return {
-        name: statistics.median(taken.samples[name]) / probe.units for name, probe in probes.items()
-    }
-
-
-def _sampler(probe: Probe, watch: Stopwatch) -> Callable[[], float]:
-    return lambda: watch.time(lambda mark: probe.run())[1].seconds
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 
@@ -26,12 +25,6 @@ from hetune.variants.plan.variants import Variant
 from hetune.variants.program.labeled import LabeledProgram
 
 _LIMITS = Limits(repeats=0, most_rounds=7, problem_seconds=2.0, unit_seconds=2.0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    problem: ProblemSpec
-    variants: tuple[Variant, ...]
 
 
 def graphs() -> tuple[GraphRecipe, ...]:
@@ -91,26 +84,21 @@ def observe(
     units = _units(graphs() if recipes is None else recipes, chosen, threads, device)
     bench = bench or bench_of(device)
     bench.compile(
-        [variant for unit in units for variant in unit.variants],
+        [variant for _, variants in units for variant in variants],
         lambda done, total, name: progress("compiling", done, total),
     )
     stamp = Stamp("calibration", this_machine().digest, code_version())
     made: dict[GraphRecipe, HeteroGraph] = {}
     found = []
     end = time.perf_counter() + seconds
-    for position, unit in enumerate(units):
+    for position, (problem, variants) in enumerate(units):
         if time.perf_counter() > end:
             break
-        graph = unit.problem.graph
+        graph = problem.graph
         if graph not in made:
             made[graph] = build(graph)
         measured = measure_problem(
-            unit.problem,
-            made[graph],
-            unit.variants,
-            stamp,
-            limits=_LIMITS,
-            bench=bench,
+            problem, made[graph], variants, stamp, limits=_LIMITS, bench=bench
         )
         observed = Observed.of(measured)
         if observed is not None:
@@ -124,18 +112,18 @@ def _units(
     programs: Sequence[LabeledProgram],
     threads: int,
     device: Device,
-) -> list[_Unit]:
+) -> list[tuple[ProblemSpec, tuple[Variant, ...]]]:
     """Every program on every graph, in an order whose beginning has all of both."""
     units = []
     for shift in range(len(recipes)):
         for position, program in enumerate(programs):
             graph = recipes[(position + shift) % len(recipes)]
             problem = ProblemSpec(graph, program, threads, device)
-            units.append(_Unit(problem, _unalike(problem)))
+            units.append((problem, _one_per_placement(problem)))
     return units
 
 
-def _unalike(problem: ProblemSpec) -> tuple[Variant, ...]:
+def _one_per_placement(problem: ProblemSpec) -> tuple[Variant, ...]:
     """One variant for each place where messages are computed, and the one that is not rewritten."""
     first: dict[tuple[Placement, ...], Variant] = {}
     for variant in promoted_for(problem):

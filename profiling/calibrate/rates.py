@@ -1,16 +1,10 @@
 """Measuring the numbers that the roofline model takes a machine for.
 
-Short runs take turns; a rate is that of the run which only a tenth of them are faster than, or of
-the median (`Probe.quantile`). All threads work at once, as in a layer's run, and a rate is a
-thread's part.
+All threads work at once, as in a layer's run, and a rate is a thread's part.
 """
 
 from __future__ import annotations
 
-import logging
-import math
-import statistics
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -31,16 +25,12 @@ from hetune.profiling.calibrate.probes import (
     product,
     random_graph,
 )
-from hetune.profiling.measure.rounds import interleave
+from hetune.profiling.calibrate.timing import time_probes
 from hetune.variants.runtime.roofline import MachineModel
-
-_log = logging.getLogger(__name__)
 
 ROUNDS = 100
 """How often everything is timed."""
 
-_RUN_SECONDS = 1e-3
-_LEAST_ROUNDS = 3
 _GATHERED_ROWS = 400_000
 _EDGES = 200_000
 _OPERATIONS_PER_BYTE = 0.5
@@ -51,8 +41,6 @@ _STEP = 4
 """Between the sizes of tables that are tried in the shared cache."""
 _FASTER = 1.5
 """A table is in the shared cache if its rows come this much faster than from memory."""
-_BUSY = 1.5
-"""Median runs take this much longer than the fastest ones."""
 _LEAST_TABLE, _MOST_TABLE = 64 << 20, 1 << 30
 
 
@@ -103,10 +91,10 @@ def measure_machine(
     tables = Tables.of(caches)
     torch.set_num_threads(threads)
     try:
-        low = _low_seconds(_probes(tables, threads), rounds, seconds, progress)
+        found = time_probes(_probes(tables, threads), rounds, seconds, progress)
     finally:
         torch.set_num_threads(before)
-    return machine_of(low, caches, tables, threads)
+    return machine_of(found, caches, tables, threads)
 
 
 def _probes(tables: Tables, threads: int) -> dict[str, Probe]:
@@ -140,54 +128,6 @@ def _sources(rows: int, rng: np.random.Generator) -> NDArray[np.int32]:
     ranks = np.floor(rows * rng.random(_GATHERED_ROWS) ** (1 / (1 - _ZIPF))).astype(np.int64)
     places: NDArray[np.int32] = rng.permutation(rows).astype(np.int32)[ranks]
     return places
-
-
-def _low_seconds(
-    probes: Mapping[str, Probe], rounds: int, seconds: float, progress: Callable[[int, int], None]
-) -> dict[str, float]:
-    """Seconds for each unit of a probe, in the run that counts."""
-    end = time.perf_counter() + seconds
-    repeats = {name: _repeats(probe) for name, probe in probes.items()}
-    runs = {name: _again(probe.run, repeats[name]) for name, probe in probes.items()}
-    taken: dict[str, list[float]] = {name: [] for name in probes}
-    for turn in range(rounds):
-        if turn >= _LEAST_ROUNDS and time.perf_counter() > end:
-            break
-        for name, timing in interleave(runs, 1, seed=turn).items():
-            taken[name] += timing.seconds
-        progress(turn + 1, rounds)
-    _warn_if_busy(taken)
-    return {
-        name: float(np.quantile(taken[name], probe.quantile)) / (repeats[name] * probe.units)
-        for name, probe in probes.items()
-    }
-
-
-def _warn_if_busy(taken: Mapping[str, list[float]]) -> None:
-    slowed = [statistics.median(seconds) > _BUSY * min(seconds) for seconds in taken.values()]
-    if sum(slowed) > len(slowed) / 2:
-        _log.warning(
-            "something else keeps this machine busy: rates were taken from its calmest moments, "
-            "and may be too low; calibrate again when it is idle"
-        )
-
-
-def _repeats(probe: Probe) -> int:
-    """How many runs last long enough for a clock."""
-    probe.run()
-    if not probe.repeats:
-        return 1
-    start = time.perf_counter()
-    probe.run()
-    return max(1, math.ceil(_RUN_SECONDS / max(time.perf_counter() - start, 1e-6)))
-
-
-def _again(run: Callable[[], object], count: int) -> Callable[[], None]:
-    def many() -> None:
-        for _ in range(count):
-            run()
-
-    return many
 
 
 def machine_of(

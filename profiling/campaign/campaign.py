@@ -12,7 +12,7 @@ from itertools import product, zip_longest
 
 import numpy as np
 
-from hetune.profiling.campaign.cost import affordable_variants, least_variants
+from hetune.profiling.campaign.estimate import affordable_variants, least_variants
 from hetune.profiling.corpus import canonical, size_of
 from hetune.profiling.corpus.draw import generator
 from hetune.profiling.measure.limits import Limits

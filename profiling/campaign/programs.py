@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
-from hetune.profiling.campaign.table import Table, is_count
+from hetune.profiling.campaign.config_table import ConfigTable, is_count
 from hetune.variants.errors import CampaignError, InputError, ProgramError
 from hetune.variants.frontend.presets import KERNELS, LAYERS, PRESETS, labeled_preset
 from hetune.variants.program.labeled import LabeledProgram
 
 
-def programs_of(table: Table, folder: Path | None) -> tuple[LabeledProgram, ...]:
+def programs_of(table: ConfigTable, folder: Path | None) -> tuple[LabeledProgram, ...]:
     """What a campaign runs: its layers and kernels by its widths by its heads, then its programs.
 
     Args:
@@ -23,7 +23,7 @@ def programs_of(table: Table, folder: Path | None) -> tuple[LabeledProgram, ...]
         CampaignError: Something is unknown, missing, of the wrong kind, or refused.
     """
     own = tuple(
-        _own(Table(entry, f"{table.where}, programs[{number}]"), folder)
+        _own(ConfigTable(entry, f"{table.where}, programs[{number}]"), folder)
         for number, entry in enumerate(table.entries("programs"))
     )
     is_all = not (own or "kernels" in table.data)
@@ -47,7 +47,7 @@ def _preset(name: str, d_in: int, d_out: int, heads: int) -> LabeledProgram:
         raise CampaignError(f"{name}: {error}") from error
 
 
-def _own(table: Table, folder: Path | None) -> LabeledProgram:
+def _own(table: ConfigTable, folder: Path | None) -> LabeledProgram:
     table.check(("name", "text", "file"))
     name = table.text("name")
     if ("text" in table.data) == ("file" in table.data):
@@ -59,7 +59,7 @@ def _own(table: Table, folder: Path | None) -> LabeledProgram:
         raise CampaignError(f"{table.where}: {error}") from error
 
 
-def _read(table: Table, folder: Path | None) -> str:
+def _read(table: ConfigTable, folder: Path | None) -> str:
     if folder is None:
         raise CampaignError(f"{table.where}: files are not read here: give the program's text")
     path = folder / Path(table.text("file")).expanduser()
@@ -69,7 +69,7 @@ def _read(table: Table, folder: Path | None) -> str:
         raise CampaignError(f"{table.where}: {path} cannot be read: {error}") from error
 
 
-def _widths(table: Table) -> list[tuple[int, int]]:
+def _widths(table: ConfigTable) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = [(width, width) for width in table.counts("squared")]
     for entry in table.entries("widths"):
         pair = entry if isinstance(entry, list) else [entry, entry]

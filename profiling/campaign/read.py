@@ -13,10 +13,11 @@ from typing import Any
 import torch
 
 from hetune.profiling.campaign.campaign import Campaign, Sample
+from hetune.profiling.campaign.config_table import ConfigTable, is_count
 from hetune.profiling.campaign.programs import programs_of
-from hetune.profiling.campaign.table import Table, is_count
 from hetune.profiling.corpus import recipe
 from hetune.profiling.corpus.options import Scalar
+from hetune.profiling.corpus.recipes import innermost
 from hetune.profiling.corpus.sources import digest_of
 from hetune.profiling.corpus.spanning import Spanning
 from hetune.profiling.measure.limits import Limits
@@ -99,7 +100,7 @@ def parse(
     Raises:
         CampaignError: Something is unknown, missing, of the wrong kind, or refused.
     """
-    table = Table(data, where)
+    table = ConfigTable(data, where)
     table.check(_KEYS)
     return Campaign(
         name=table.text("name", name or where),
@@ -113,11 +114,11 @@ def parse(
     )
 
 
-def _graphs(table: Table, folder: Path | None) -> tuple[GraphRecipe, ...]:
+def _graphs(table: ConfigTable, folder: Path | None) -> tuple[GraphRecipe, ...]:
     corpus = table.fields("corpus", Spanning)
     found = list(corpus.recipes()) if corpus else []
     for number, entry in enumerate(table.entries("graphs")):
-        found.append(_graph(Table(entry, f"{table.where}, graphs[{number}]"), number, folder))
+        found.append(_graph(ConfigTable(entry, f"{table.where}, graphs[{number}]"), number, folder))
     if not found:
         raise CampaignError(f"{table.where}: it has no graphs: give [corpus] or [[graphs]]")
     names: set[str] = set()
@@ -130,7 +131,7 @@ def _graphs(table: Table, folder: Path | None) -> tuple[GraphRecipe, ...]:
     return tuple(found)
 
 
-def _graph(table: Table, number: int, folder: Path | None) -> GraphRecipe:
+def _graph(table: ConfigTable, number: int, folder: Path | None) -> GraphRecipe:
     kind = table.text("kind")
     options = {
         key: value for key, value in table.data.items() if key not in ("kind", "name", "family")
@@ -148,7 +149,7 @@ def _flat(options: dict[str, Any], where: str) -> dict[str, Scalar]:
     flat: dict[str, Scalar] = {}
     for key, value in options.items():
         if key == "of" and isinstance(value, dict):
-            inner = Table(value, f"{where}, of")
+            inner = ConfigTable(value, f"{where}, of")
             rest = {name: option for name, option in value.items() if name != "kind"}
             flat["of"] = inner.text("kind")
             flat |= {f"of.{name}": option for name, option in _flat(rest, inner.where).items()}
@@ -163,10 +164,7 @@ def _located(
     options: dict[str, Scalar], kind: str, folder: Path | None, where: str
 ) -> dict[str, Scalar]:
     """Paths of files made absolute, with a digest of what they hold: other content, other units."""
-    prefix = ""
-    while kind == "subsample":
-        kind = str(options.get(f"{prefix}of"))
-        prefix += "of."
+    kind, prefix = innermost(kind, options)
     if kind != "file":
         return options
     if folder is None:
@@ -181,14 +179,14 @@ def _located(
     return options | {f"{prefix}path": str(found), f"{prefix}digest": digest_of(found)}
 
 
-def _threads(table: Table, everything: int) -> tuple[int, ...]:
+def _threads(table: ConfigTable, everything: int) -> tuple[int, ...]:
     found = [everything if count == _ALL else count for count in table.entries("threads", [_ALL])]
     if not found or not all(is_count(count) and count <= MOST_THREADS for count in found):
         raise table.wrong("threads", f'give whole numbers from 1 to {MOST_THREADS}, or "{_ALL}"')
     return tuple(found)
 
 
-def _device(table: Table) -> Device:
+def _device(table: ConfigTable) -> Device:
     try:
         return _named(table.text("device", "cpu"))
     except CampaignError as error:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, field, fields
 from functools import cache
-from typing import Any, Protocol, TypeVar, get_type_hints
+from types import NoneType
+from typing import Any, Protocol, TypeVar, get_args, get_type_hints
 
 from hetune.variants.errors import CampaignError
 from hetune.variants.graph.hetero import HeteroGraph
@@ -43,16 +44,16 @@ def share(default: Any = MISSING) -> Any:
     return option(default, low=0.0, high=1.0)
 
 
-def read(kind: type[_Made], options: Mapping[str, Scalar], where: str) -> _Made:
-    """The maker with these options.
+def read(kind: type[_Made], options: Mapping[str, object], where: str) -> _Made:
+    """The dataclass with these values of its fields: a maker, or another part of a campaign.
 
     Args:
-        kind: The maker's class, a dataclass.
+        kind: The class.
         options: Values by name; an int passes for a float.
         where: How messages call what the options are of.
 
     Raises:
-        CampaignError: An option is unknown, missing, of another type, or out of its range.
+        CampaignError: An option is unknown, missing, of another type, or refused.
     """
     known = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
     types = _types_of(kind)  # type: ignore[arg-type]
@@ -62,9 +63,10 @@ def read(kind: type[_Made], options: Mapping[str, Scalar], where: str) -> _Made:
     for name, f in known.items():
         if f.default is MISSING and name not in options:
             raise CampaignError(f"{where}: the option {name!r} is missing: give it")
-    return kind(
-        **{name: _checked(known[name], types[name], v, where) for name, v in options.items()}
-    )
+    try:
+        return kind(**{name: _checked(known[name], types[name], v) for name, v in options.items()})
+    except CampaignError as error:
+        raise CampaignError(f"{where}: {error}") from error
 
 
 @cache
@@ -73,22 +75,24 @@ def _types_of(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def _checked(f: Field[Any], wanted: type, value: object, where: str) -> Scalar:
-    if wanted is float and type(value) is int:
+def _checked(f: Field[Any], wanted: type, value: object) -> object:
+    kinds = [kind for kind in get_args(wanted) or (wanted,) if kind is not NoneType]
+    if type(value) is int and float in kinds:
         value = float(value)
-    if type(value) is not wanted:
+    if type(value) not in kinds:
+        names = " or ".join(kind.__name__ for kind in kinds)
         raise CampaignError(
-            f"{where}: {f.name} is {value!r}, of type {type(value).__name__}: "
-            f"give one of type {wanted.__name__}"
+            f"{f.name} is {value!r}, of type {type(value).__name__}: give one of type {names}"
         )
-    assert isinstance(value, Scalar)
     limits = f.metadata
-    if limits["choices"] and value not in limits["choices"]:
-        raise CampaignError(
-            f"{where}: {f.name} is {value!r}: take one of {', '.join(limits['choices'])}"
-        )
-    if wanted in (int, float) and not limits["low"] <= float(value) <= limits["high"]:
-        raise CampaignError(f"{where}: {f.name} is {value}: {_range(limits)}")
+    if limits.get("choices") and value not in limits["choices"]:
+        raise CampaignError(f"{f.name} is {value!r}: take one of {', '.join(limits['choices'])}")
+    if (
+        limits
+        and isinstance(value, int | float)
+        and not limits["low"] <= float(value) <= limits["high"]
+    ):
+        raise CampaignError(f"{f.name} is {value}: {_range(limits)}")
     return value
 
 

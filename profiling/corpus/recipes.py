@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from hetune.profiling.corpus.options import Maker, Scalar, read
 from hetune.profiling.corpus.shapes import Clique, Community, Road
-from hetune.profiling.corpus.sources import File, Part, Published
+from hetune.profiling.corpus.sources import FileGraph, Part, Published
 from hetune.profiling.corpus.typed import Typed
 from hetune.profiling.units import GraphRecipe
 from hetune.variants.errors import CampaignError
@@ -19,7 +19,7 @@ KINDS: dict[str, type[Maker]] = {
     "road": Road,
     "clique": Clique,
     "community": Community,
-    "file": File,
+    "file": FileGraph,
     "published": Published,
 }
 """The makers by name. The kind "subsample" draws a part of what one of them makes."""
@@ -92,15 +92,9 @@ def size_of(recipe: GraphRecipe) -> tuple[int, int]:
 
 def whole(recipe: GraphRecipe) -> GraphRecipe:
     """The recipe of the graph that a subsample is a part of; a recipe of another kind itself."""
-    kind, options = recipe.kind, dict(recipe.options)
-    while kind == _SUBSAMPLE:
-        kind = str(options.pop("of"))
-        options = {
-            name.removeprefix(_PREFIX): value
-            for name, value in options.items()
-            if name.startswith(_PREFIX)
-        }
-    return replace(recipe, kind=kind, options=tuple(sorted(options.items())))
+    kind, prefix = innermost(recipe.kind, dict(recipe.options))
+    own = [(n.removeprefix(prefix), v) for n, v in recipe.options if n.startswith(prefix)]
+    return replace(recipe, kind=kind, options=tuple(sorted(own)))
 
 
 def canonical(recipe: GraphRecipe) -> GraphRecipe:
@@ -108,14 +102,24 @@ def canonical(recipe: GraphRecipe) -> GraphRecipe:
 
     Only files may hold others.
     """
-    options, kind, prefix = dict(recipe.options), recipe.kind, ""
-    while kind == _SUBSAMPLE:
-        kind = str(options[f"{prefix}of"])
-        prefix += _PREFIX
+    options = dict(recipe.options)
+    kind, prefix = innermost(recipe.kind, options)
     if kind != "file":
         return recipe
     options[f"{prefix}canonical"] = True
     return replace(recipe, options=tuple(sorted(options.items())))
+
+
+def innermost(kind: str, options: Mapping[str, object]) -> tuple[str, str]:
+    """The kind of graph that a subsample, or one of a subsample, starts from; its options' prefix.
+
+    Another kind is itself, and its options have no prefix.
+    """
+    prefix = ""
+    while kind == _SUBSAMPLE:
+        kind = str(options.get(f"{prefix}of"))
+        prefix += _PREFIX
+    return kind, prefix
 
 
 def _maker(kind: str, options: Mapping[str, Scalar], name: str) -> Maker:
@@ -133,10 +137,8 @@ def _maker(kind: str, options: Mapping[str, Scalar], name: str) -> Maker:
 
 
 def _family(kind: str, options: Mapping[str, Scalar]) -> str:
-    while kind == _SUBSAMPLE:
-        kind = str(options["of"])
-        options = {key.removeprefix(_PREFIX): value for key, value in options.items()}
+    kind, prefix = innermost(kind, options)
     if kind == "file":
-        path = str(options["path"]).rstrip("/")
+        path = str(options[f"{prefix}path"]).rstrip("/")
         return path.rpartition("/")[2].partition(".")[0] or path
-    return str(options["graph"]) if kind == "published" else kind
+    return str(options[f"{prefix}graph"]) if kind == "published" else kind

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hetune.profiling.corpus import draw
-from hetune.profiling.corpus.finish import finished, untyped
+from hetune.profiling.corpus.assemble import assembled, untyped
 from hetune.profiling.corpus.options import option, share
 from hetune.variants.graph.hetero import HeteroGraph
 
@@ -61,7 +61,7 @@ class Road:
         if self.shuffled:
             ids = rng.permutation(rows * columns)
             one, other = ids[one], ids[other]
-        return finished(
+        return assembled(
             one[kept],
             other[kept],
             kinds[street[kept]],
@@ -122,7 +122,7 @@ class Clique:
         free = self._relations(rng.random(len(src)), weights)
         follows = rng.random(len(src)) < self.order
         etype = np.where(follows, ruled[group[src], group[dst]], free)
-        return finished(
+        return assembled(
             src, dst, etype, np.array([self.nodes]), untyped(self.etypes), inverse=self.inverse
         )
 
@@ -185,7 +185,7 @@ class Community:
         if self.shuffled:
             ids = rng.permutation(self.nodes)
             src, dst = ids[src], ids[dst]
-        return finished(
+        return assembled(
             src,
             dst,
             etype,

@@ -15,7 +15,7 @@ from hetune.variants.graph.loaders import load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class File:
+class FileGraph:
     """A graph of the user's, by path.
 
     Attributes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hetune.profiling.corpus import draw
-from hetune.profiling.corpus.finish import finished
+from hetune.profiling.corpus.assemble import assembled
 from hetune.profiling.corpus.options import option, share
 from hetune.variants.errors import CampaignError
 from hetune.variants.graph.hetero import HeteroGraph
@@ -102,7 +102,7 @@ class Typed:
         edges, ends = edges[order], (ends[0][order], ends[1][order])
         src, dst = self._join(counts, edges, ends, rng)
         etype = np.repeat(np.arange(self.etypes), edges)
-        return finished(
+        return assembled(
             src, dst, etype, counts, ends, undirected=self.undirected, inverse=self.inverse
         )
 

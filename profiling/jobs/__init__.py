@@ -1,1 +1,1 @@
-"""Profiling jobs: a queue in the store's database, whose work is lent to workers (ADR 21)."""
+"""Jobs: campaigns in the store's database, whose problems are leased to workers."""

@@ -10,11 +10,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, func, select
 
 from hetune.profiling.jobs.records import State
-from hetune.profiling.jobs.schema import jobs, log, units
+from hetune.profiling.store.job_tables import jobs, log, units
 from hetune.profiling.store.schema import lock
 from hetune.profiling.store.store import Store
-from hetune.profiling.units import Unit
-from hetune.profiling.wire import problem_from_json
+from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.errors import NotFoundError
 
 LARGEST_ID = 2**63 - 1
@@ -37,15 +36,15 @@ class Database:
         self._clock = clock
 
     @contextmanager
-    def transaction(self, *, alone: bool = False) -> Iterator[Connection]:
+    def transaction(self, *, exclusive: bool = False) -> Iterator[Connection]:
         """All of it or nothing; SQLite lets in one at a time.
 
         Args:
-            alone: Measurements are added in it, too, or units, or a key is looked for: PostgreSQL,
+            exclusive: Measurements or units are added, or a key is looked for: PostgreSQL,
                 too, lets in one of those at a time.
         """
         with self.store.transaction() as connection:
-            if alone or connection.dialect.name == "sqlite":
+            if exclusive or connection.dialect.name == "sqlite":
                 lock(connection)
             yield connection
 
@@ -76,16 +75,16 @@ def one_job(connection: Connection, id: int, *, locked: bool = False) -> Row[Any
 
 def members_of(unit: Row[Any]) -> tuple[Unit, ...]:
     """The variants on the problem that a unit of a job asks for; not those of a training."""
-    problem = problem_from_json(unit.problem)
+    problem = ProblemSpec.from_dict(unit.problem)
     return tuple(Unit(problem, variant, plan) for variant, plan in unit.variants)
 
 
-def tell(connection: Connection, job: int, now: datetime, text: str) -> None:
+def add_log_line(connection: Connection, job: int, now: datetime, text: str) -> None:
     """Adds a line to the log of a job, which is locked."""
     connection.execute(log.insert().values(job=job, moment=now, line=text))
 
 
-def settle(connection: Connection, job: Row[Any], now: datetime) -> None:
+def update_state(connection: Connection, job: Row[Any], now: datetime) -> None:
     """Makes a job final if nothing of it runs, or can: call after each change of its units.
 
     Args:
@@ -116,7 +115,7 @@ def settle(connection: Connection, job: Row[Any], now: datetime) -> None:
         state = State.SUCCEEDED
     change = jobs.update().where(jobs.c.id == job.id)
     connection.execute(change.values(state=state.value, finished=now, error=error))
-    tell(connection, job.id, now, f"{state.value}: {error}" if error else state.value)
+    add_log_line(connection, job.id, now, f"{state.value}: {error}" if error else state.value)
 
 
 def _counts(job: int) -> Select[Any]:

@@ -12,22 +12,22 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, select
 
 from hetune.costmodel.fingerprint import Fingerprint
-from hetune.profiling.jobs.claimable import OPEN, claimable, device_of
+from hetune.profiling.jobs.claim_query import OPEN, claimable, device_of
 from hetune.profiling.jobs.database import (
     LARGEST_ID,
     Database,
+    add_log_line,
     members_of,
     one_job,
-    settle,
-    tell,
+    update_state,
 )
 from hetune.profiling.jobs.outage import Outage
-from hetune.profiling.jobs.records import Lease, Measure, State, Train, Trains
-from hetune.profiling.jobs.schema import jobs, units
+from hetune.profiling.jobs.records import Lease, MeasureTask, State, Trains, TrainTask
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.records import Measurement
+from hetune.profiling.store.job_tables import jobs, units
 from hetune.profiling.store.rows import clean
-from hetune.profiling.store.store import Added, Store
+from hetune.profiling.store.store import AddedCounts, Store
 from hetune.variants.errors import InputError, LeaseError
 from hetune.variants.kernel.device import Device
 
@@ -98,8 +98,8 @@ class Leases:
         """
         owner = clean(owner)
         while True:
-            with self._asking(alone=key is not None) as (connection, now):
-                if key is not None and (lent := self._lent_under(connection, key, now)):
+            with self._asking(exclusive=key is not None) as (connection, now):
+                if key is not None and (lent := self._leased_under(connection, key, now)):
                     return lent
                 unit = connection.execute(claimable(machine, devices, self._trains, now)).first()
                 if unit is None:
@@ -113,7 +113,7 @@ class Leases:
                     continue
                 if job.cancel_requested:
                     continue
-                return self._lent(connection, unit, job, now, owner, machine, key)
+                return self._leased(connection, unit, job, now, owner, machine, key)
 
     def find(self, unit: int, token: int) -> Lease:
         """The lease that was given so, for who has its numbers only; it may have ended since.
@@ -150,7 +150,7 @@ class Leases:
 
     def complete(
         self, lease: Lease, measurements: Iterable[Measurement], fingerprint: Fingerprint
-    ) -> Added:
+    ) -> AddedCounts:
         """Stores what was measured, and that the unit is done: both or neither.
 
         What was known of some variants before need not be given. Completing again what was
@@ -175,7 +175,7 @@ class Leases:
             if not {found.unit for found in batch} <= set(wanted):
                 raise InputError("measurements of other units than those that were lent")
             if unit.state == State.SUCCEEDED:
-                return Added(0, len(batch))
+                return AddedCounts(0, len(batch))
             added = store.add_within(connection, batch, fingerprint)
             if missing := set(wanted) - store.done_within(connection, unit.machine, wanted):
                 raise InputError(
@@ -244,11 +244,11 @@ class Leases:
             self._end(connection, unit, now, given, text)
 
     @contextmanager
-    def _asking(self, *, alone: bool) -> Iterator[tuple[Connection, datetime]]:
+    def _asking(self, *, exclusive: bool) -> Iterator[tuple[Connection, datetime]]:
         """A transaction, and its time; outages are noticed."""
-        with self._outage.noted():
+        with self._outage.watched():
             self._outage.end(self._database)
-            with self._database.transaction(alone=alone) as connection:
+            with self._database.transaction(exclusive=exclusive) as connection:
                 now = self._database.now(connection)
                 self._outage.heard(now)
                 yield connection, now
@@ -264,7 +264,7 @@ class Leases:
             measuring: Measurements are added, too.
             or_completed: A lease that ended with its unit's success will do, too.
         """
-        with self._asking(alone=measuring) as (connection, now):
+        with self._asking(exclusive=measuring) as (connection, now):
             wanted = select(units).where(units.c.id == lease.unit, units.c.token == lease.token)
             unit = connection.execute(wanted.with_for_update()).first()
             if unit is None:
@@ -274,7 +274,7 @@ class Leases:
                 raise ended(lease)
             yield connection, unit, now
 
-    def _lent(
+    def _leased(
         self,
         connection: Connection,
         unit: Row[Any],
@@ -301,10 +301,12 @@ class Leases:
         begun = {"state": State.RUNNING.value, "machine": measured_on}
         started = jobs.update().where(jobs.c.id == job.id)
         connection.execute(started.values(started=job.started or now, **begun))
-        tell(connection, job.id, now, f"unit {row.id} lent to {owner}, attempt {row.attempt}")
+        add_log_line(
+            connection, job.id, now, f"unit {row.id} lent to {owner}, attempt {row.attempt}"
+        )
         return self._lease(connection, row, one_job(connection, job.id))
 
-    def _lent_under(self, connection: Connection, key: str, now: datetime) -> Lease | None:
+    def _leased_under(self, connection: Connection, key: str, now: datetime) -> Lease | None:
         """The lease that was given under a key, if it holds."""
         running = and_(units.c.state == State.RUNNING.value, units.c.lease_expires > now)
         wanted = select(units).where(units.c.claim_key == key, running)
@@ -316,12 +318,12 @@ class Leases:
     def _lease(self, connection: Connection, unit: Row[Any], job: Row[Any]) -> Lease:
         """The last lease of a unit that was lent."""
         if unit.is_training:
-            work: Measure | Train = Train(device_of(connection, job.id))
+            work: MeasureTask | TrainTask = TrainTask(device_of(connection, job.id))
         else:
             members = members_of(unit)
             keys = [member.key for member in members]
             known = self._database.store.done_within(connection, unit.machine, keys)
-            work = Measure(members, Limits(**job.limits), frozenset(known))
+            work = MeasureTask(members, Limits(**job.limits), frozenset(known))
         return Lease(
             unit=unit.id,
             job=job.id,
@@ -339,7 +341,7 @@ class Leases:
     ) -> bool:
         """Ends the lease of a silent worker; whether the unit may be lent again."""
         text = f"unit {unit.id}: {unit.owner} was silent for too long"
-        tell(connection, job.id, now, text)
+        add_log_line(connection, job.id, now, text)
         if not job.cancel_requested and unit.attempt < self._attempts:
             return True
         given_up = State.CANCELLED if job.cancel_requested else State.FAILED
@@ -348,7 +350,7 @@ class Leases:
         )
         change = units.update().where(units.c.id == unit.id)
         connection.execute(change.values(state=given_up.value, error=error))
-        settle(connection, job, now)
+        update_state(connection, job, now)
         return False
 
     def _end(
@@ -363,8 +365,8 @@ class Leases:
         change = units.update().where(units.c.id == unit.id)
         connection.execute(change.values(**values))
         job = one_job(connection, unit.job, locked=True)
-        tell(connection, job.id, now, text)
-        settle(connection, job, now)
+        add_log_line(connection, job.id, now, text)
+        update_state(connection, job, now)
 
 
 def ended(lease: Lease) -> LeaseError:

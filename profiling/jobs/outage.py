@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from hetune.profiling.jobs.database import Database
 from hetune.profiling.jobs.records import State
-from hetune.profiling.jobs.schema import units
+from hetune.profiling.store.job_tables import units
 from hetune.variants.errors import StoreError
 
 
@@ -25,7 +25,7 @@ class Outage:
         self._is_away = False
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
+    def watched(self) -> Iterator[None]:
         """Notes that the database fails in the block."""
         try:
             yield
@@ -45,7 +45,7 @@ class Outage:
         """
         if not self._is_away:
             return
-        with database.transaction(alone=True) as connection:
+        with database.transaction(exclusive=True) as connection:
             until = database.now(connection) + self._length
             held = (
                 units.c.state == State.RUNNING.value,

@@ -15,14 +15,13 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection, Row, func, select
 
 from hetune.profiling.campaign import Campaign, each_unit
-from hetune.profiling.jobs.database import Database, one_job, settle, tell
-from hetune.profiling.jobs.records import Job, JobUnit, LogLine, Progress, State
-from hetune.profiling.jobs.schema import jobs, log, units
+from hetune.profiling.jobs.database import Database, add_log_line, one_job, update_state
+from hetune.profiling.jobs.records import Job, JobProgress, LogLine, State
 from hetune.profiling.measure.limits import Limits
+from hetune.profiling.store.job_tables import jobs, log, units
 from hetune.profiling.store.rows import clean
 from hetune.profiling.store.store import Store
 from hetune.profiling.units import ProblemSpec, Unit
-from hetune.profiling.wire import problem_from_json
 from hetune.variants.errors import CampaignError, ConflictError
 
 MOST_LISTED = 1000
@@ -118,8 +117,13 @@ class JobQueue:
         if idempotency_key is not None and not _KEY.fullmatch(idempotency_key):
             raise CampaignError("take an idempotency key of 1 to 200 visible ASCII characters")
         digest = _digest([campaign, asdict(limits), retrain, machine], keys)
-        rows = _rows(members, retrain)
-        with self._database.transaction(alone=True) as connection:
+        rows: list[dict[str, Any]] = [
+            {"is_training": False, "problem": asdict(p), "variants": found, "size": len(found)}
+            for p, found in members.items()
+        ]
+        if retrain:
+            rows.append({"is_training": True, "problem": None, "variants": [], "size": 0})
+        with self._database.transaction(exclusive=True) as connection:
             known = None
             if idempotency_key is not None:
                 same_key = select(jobs).where(jobs.c.idempotency_key == idempotency_key)
@@ -141,15 +145,12 @@ class JobQueue:
                     "retrain": retrain,
                     "machine": machine,
                     "idempotency_key": idempotency_key,
-                    "state": State.QUEUED.value,
-                    "cancel_requested": False,
-                    "error": "",
                     "created": now,
                 },
             ).scalar_one()
             connection.execute(units.insert(), [{**row, "job": job} for row in rows])
             what = f"{_counted(len(keys), 'variant')} of {_counted(len(members), 'problem')}"
-            tell(connection, job, now, f"submitted: {what}")
+            add_log_line(connection, job, now, f"submitted: {what}")
             return _job(connection, one_job(connection, job))
 
     def get(self, job: int) -> Job:
@@ -185,17 +186,6 @@ class JobQueue:
         with self._database.store.reading() as connection:
             found = {State(state): count for state, count in connection.execute(wanted)}
         return {state: found.get(state, 0) for state in State}
-
-    def units(self, job: int) -> tuple[JobUnit, ...]:
-        """The units of a job, in the order in which they are measured.
-
-        Raises:
-            NotFoundError: There is no such job.
-        """
-        wanted = select(units).where(units.c.job == job).order_by(units.c.id)
-        with self._database.store.reading() as connection:
-            is_final = State(one_job(connection, job).state).is_final
-            return tuple(_unit(row, is_final) for row in connection.execute(wanted))
 
     def log(self, job: int, *, after: int = 0, limit: int = MOST_LISTED) -> tuple[LogLine, ...]:
         """What happened to a job, in order.
@@ -246,8 +236,8 @@ class JobQueue:
                 now = self._database.now(connection)
                 change = jobs.update().where(jobs.c.id == job)
                 connection.execute(change.values(cancel_requested=True))
-                tell(connection, job, now, "asked to be cancelled")
-                settle(connection, one_job(connection, job), now)
+                add_log_line(connection, job, now, "asked to be cancelled")
+                update_state(connection, one_job(connection, job), now)
             return _job(connection, one_job(connection, job))
 
 
@@ -275,41 +265,8 @@ def _digest(facts: list[Any], keys: Iterable[str]) -> str:
     return found.hexdigest()
 
 
-def _rows(wanted: _Members, retrain: bool) -> list[dict[str, Any]]:
-    """The rows of a job's units."""
-    found = [
-        _row(
-            is_training=False,
-            problem=asdict(problem),
-            variants=members,
-            size=len(members),
-        )
-        for problem, members in wanted.items()
-    ]
-    return [*found, _row(is_training=True, problem=None, variants=[], size=0)] if retrain else found
-
-
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _row(**values: Any) -> dict[str, Any]:
-    return {
-        **values,
-        "state": State.QUEUED.value,
-        "attempt": 0,
-        "token": 0,
-        "owner": "",
-        "machine": "",
-        "endings": {},
-        "error": "",
-    }
-
-
-def _problem(facts: dict[str, Any]) -> str:
-    problem = problem_from_json(facts)
-    place = "" if problem.device == "cpu" else f", {problem.device}"
-    return f"{problem}, threads {problem.threads}{place}"
 
 
 def _job(connection: Connection, row: Row[Any]) -> Job:
@@ -319,7 +276,7 @@ def _job(connection: Connection, row: Row[Any]) -> Job:
         state: (n, size) for state, n, size in connection.execute(counted.group_by(columns[0]))
     }
     done, failed = (found.get(s.value, (0, 0)) for s in (State.SUCCEEDED, State.FAILED))
-    progress = Progress(
+    progress = JobProgress(
         problems=sum(count for count, _ in found.values()),
         problems_done=done[0],
         problems_failed=failed[0],
@@ -340,21 +297,4 @@ def _job(connection: Connection, row: Row[Any]) -> Job:
         created=row.created,
         started=row.started,
         finished=row.finished,
-    )
-
-
-def _unit(row: Row[Any], is_final: bool) -> JobUnit:
-    state = State(row.state)
-    return JobUnit(
-        id=row.id,
-        problem="" if row.is_training else _problem(row.problem),
-        variants=row.size,
-        state=State.CANCELLED if is_final and not state.is_final else state,
-        attempt=row.attempt,
-        token=row.token,
-        owner=row.owner,
-        lease_expires=row.lease_expires,
-        heartbeat=row.heartbeat,
-        endings=row.endings,
-        error=row.error,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -28,7 +27,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class JobProgress:
     """How far a job is.
 
     Attributes:
@@ -74,43 +73,12 @@ class Job:
     machine: str | None
     idempotency_key: str | None
     cancel_requested: bool
-    progress: Progress
+    progress: JobProgress
     model: str | None
     error: str
     created: datetime
     started: datetime | None
     finished: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class JobUnit:
-    """A unit of a job: a problem with its variants, or the training in the end.
-
-    Attributes:
-        id: Its number.
-        problem: What is measured, for a reader; empty for training.
-        variants: How many variants are measured; 0 for training.
-        state: Where it is.
-        attempt: How often it was lent.
-        token: The fencing token of the last lease.
-        owner: Who had it last; empty if nobody.
-        lease_expires: When the last lease ends, or ended; None if there was none.
-        heartbeat: When its owner was last heard of; None if never.
-        endings: How many variants ended how (`hetune.profiling.records.Status`), once measured.
-        error: What went wrong last; empty if nothing did.
-    """
-
-    id: int
-    problem: str
-    variants: int
-    state: State
-    attempt: int
-    token: int
-    owner: str
-    lease_expires: datetime | None
-    heartbeat: datetime | None
-    endings: Mapping[str, int]
-    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +103,7 @@ class Trains(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class MeasureTask:
     """To be measured: units of one problem, together.
 
     Attributes:
@@ -150,7 +118,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Train:
+class TrainTask:
     """To be trained: a cost model for the lease's machine, of all that was measured on it.
 
     Attributes:
@@ -184,4 +152,4 @@ class Lease:
     machine: str
     attempt: int
     expires: datetime
-    work: Measure | Train
+    work: MeasureTask | TrainTask

@@ -13,13 +13,12 @@ from sqlalchemy import Connection, Row, select
 
 from hetune.profiling.jobs.database import members_of, one_job
 from hetune.profiling.jobs.records import State
-from hetune.profiling.jobs.schema import units
 from hetune.profiling.records import Measurement, Status
+from hetune.profiling.store.job_tables import units
 from hetune.profiling.store.reading import PAGE, records
 from hetune.profiling.store.schema import measurements
 from hetune.profiling.store.store import Store
 from hetune.profiling.units import ProblemSpec
-from hetune.profiling.wire import problem_from_json
 
 MOST_RESULTS = 100
 
@@ -88,13 +87,13 @@ def results(store: Store, job: int, *, after: int = 0, limit: int = 20) -> tuple
         owner = one_job(connection, job)
         rows = connection.execute(wanted).all()
         keys = {row.id: [member.key for member in members_of(row)] for row in rows}
-        asked = [key for members in keys.values() for key in members]
-        known = _known(connection, owner.machine, asked)
+        wanted_keys = [key for members in keys.values() for key in members]
+        known = _known(connection, owner.machine, wanted_keys)
     is_final = State(owner.state).is_final
     return tuple(
         Result(
             unit=row.id,
-            problem=problem_from_json(row.problem),
+            problem=ProblemSpec.from_dict(row.problem),
             state=_state(row, is_final),
             variants=tuple(
                 sorted((known[key] for key in keys[row.id] if key in known), key=_order)

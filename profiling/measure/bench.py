@@ -23,16 +23,16 @@ from hetune.variants.kernel.device import DEVICES, Device
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.devices import torch_device
 
-_BRIEF = 2e-3
+_SHORT = 2e-3
 """Seconds. Of a briefer run on a CPU a good part goes by until its code and rows are in caches that
 another variant has used: nothing of it where a layer runs again and again.
 """
 
-Told = Callable[[int, int, str], None]
+KernelProgress = Callable[[int, int, str], None]
 """How many kernels are compiled, how many there are, and the last one's name."""
 
 
-def _nothing(variants: Sequence[Variant], told: Told) -> None:
+def _nothing(variants: Sequence[Variant], progress: KernelProgress) -> None:
     """Compiles nothing ahead."""
 
 
@@ -49,7 +49,7 @@ class Bench:
         compile: Compiles the kernels of variants, several at once. One that does not compile is
             the loss of those that need it.
         compiles_late: Whether a first run may compile or load kernels, and says nothing therefore.
-        brief_seconds: A run that takes less is timed right after another one of the same variant.
+        short_seconds: A run that takes less is timed right after another one of the same variant.
         free_bytes: What a run may hold where no limit is given.
         clocks: As in `hetune.profiling.records.Measurement`, those of now.
         check: Called after a failure; raises `WorkerError` where it has cost this process the
@@ -60,9 +60,9 @@ class Bench:
     watch: Stopwatch
     yardstick: Yardstick
     device: torch.device | None = None
-    compile: Callable[[Sequence[Variant], Told], object] = _nothing
+    compile: Callable[[Sequence[Variant], KernelProgress], object] = _nothing
     compiles_late: bool = False
-    brief_seconds: float = 0.0
+    short_seconds: float = 0.0
     free_bytes: Callable[[], int] = usable_memory
     clocks: Callable[[], tuple[float, ...]] = tuple
     check: Callable[[], None] = lambda: None
@@ -106,11 +106,11 @@ def cpu_bench() -> Bench:
     """Compiled by C++, timed by a clock."""
     backend = CppBackend()
 
-    def compile(variants: Sequence[Variant], told: Told) -> None:
+    def compile(variants: Sequence[Variant], progress: KernelProgress) -> None:
         index_native.library()
-        backend.registry.build(Compiler(backend).emit(variants), progress=told)
+        backend.registry.build(Compiler(backend).emit(variants), progress=progress)
 
-    return Bench(backend, WallStopwatch(), Reference(), compile=compile, brief_seconds=_BRIEF)
+    return Bench(backend, WallStopwatch(), Reference(), compile=compile, short_seconds=_SHORT)
 
 
 def gpu_bench(device: torch.device) -> Bench:
@@ -123,8 +123,8 @@ def gpu_bench(device: torch.device) -> Bench:
     properties = torch.cuda.get_device_properties(device)
     registry = gpu_registry(10 * properties.major + properties.minor)
 
-    def compile(variants: Sequence[Variant], told: Told) -> None:
-        registry.build(Compiler(backend).emit(variants), progress=told)
+    def compile(variants: Sequence[Variant], progress: KernelProgress) -> None:
+        registry.build(Compiler(backend).emit(variants), progress=progress)
 
     return Bench(
         backend,

@@ -26,7 +26,7 @@ class Loss:
     error: str
 
 
-class Candidate:
+class CandidateRun:
     """A variant that is measured.
 
     Args:
@@ -125,7 +125,7 @@ class Candidate:
 
     @property
     def _runs_each(self) -> int:
-        return 2 if self.run_seconds < self._bench.brief_seconds else 1
+        return 2 if self.run_seconds < self._bench.short_seconds else 1
 
     def _check(self, oracle: Oracle) -> None:
         first = self._timed(lambda found: oracle.error(found.cpu())).seconds

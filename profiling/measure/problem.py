@@ -10,7 +10,8 @@ import torch
 
 from hetune.costmodel.features.graph import graph_features
 from hetune.profiling.measure.bench import Bench, bench_of
-from hetune.profiling.measure.candidate import Candidate
+from hetune.profiling.measure.candidate import CandidateRun
+from hetune.profiling.measure.duplicates import Run, run_of
 from hetune.profiling.measure.inputs import Inputs, random_inputs
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.oracle import Oracle
@@ -18,7 +19,6 @@ from hetune.profiling.measure.record import GraphFacts, Stamp, Times, kernel_dig
 from hetune.profiling.measure.rounds import WAITING, Rounds, take_rounds
 from hetune.profiling.measure.stopwatch import TimedRun
 from hetune.profiling.records import LaunchRecord, Measurement, Status
-from hetune.profiling.same_runs import Run, run_of
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import Variant, variants_of
@@ -111,7 +111,7 @@ class _Measuring:
     ) -> None:
         beat(SETUP)
         self._problem, self._graph, self._variants = problem, graph, variants
-        self._limits, self._bench, self._seed, self._beat = limits, bench, seed, beat
+        self._limits, self._bench, self._seed = limits, bench, seed
         self._program = problem.program.program
         # What is counted for records is the same wherever a problem runs.
         self._counted = Domain(graph)
@@ -124,6 +124,15 @@ class _Measuring:
         self._preparation = self._table.preparation(self._counted)
         self._facts = graph_facts(graph)
         self._runs = [self._table.variants[self._table.place_of[v.id]] for v in variants]
+        self._leads = self._first_runs()
+        self._asked: dict[str, str] = {}
+        for variant, lead in zip(variants, self._leads, strict=True):
+            self._asked.setdefault(lead.id, variant.id)
+        self._tell = beat
+
+    def _beat(self, variant: str) -> None:
+        """Names what was asked for, in place of what that runs."""
+        self._tell(self._asked.get(variant, variant))
 
     def run(self, stamp: Stamp) -> list[Measurement]:
         needed = tuple(dict.fromkeys(self._runs))
@@ -131,8 +140,7 @@ class _Measuring:
         inputs = random_inputs(self._program, self._counted, self._seed)
         self._beat(SETUP)
         oracle = Oracle(self._program, self._graph, inputs, seed=self._seed)
-        leads = self._leads()
-        candidates = self._candidates(dict.fromkeys(leads), inputs)
+        candidates = self._candidates(dict.fromkeys(self._leads), inputs)
         memory = self._limits.memory_bytes or self._bench.free_bytes()
         admitted = [c for c in candidates if self._admit(c, oracle, memory)]
         keep_affordable(admitted, self._limits)
@@ -145,10 +153,10 @@ class _Measuring:
         measured = {c.variant.id: c for c in candidates}
         return [
             self._record(variant, run, measured[lead.id], taken, clocks, stamp)
-            for variant, run, lead in zip(self._variants, self._runs, leads, strict=True)
+            for variant, run, lead in zip(self._variants, self._runs, self._leads, strict=True)
         ]
 
-    def _leads(self) -> list[Variant]:
+    def _first_runs(self) -> list[Variant]:
         """For each variant the one that is measured: the first that runs the same."""
         first: dict[Run, Variant] = {}
         found = []
@@ -163,7 +171,7 @@ class _Measuring:
         rows = self._rows[self._table.place_of[variant.id]]
         return [(row, tuple(self._columns[row].tolist())) for row in rows]
 
-    def _candidates(self, variants: Iterable[Variant], inputs: Inputs) -> list[Candidate]:
+    def _candidates(self, variants: Iterable[Variant], inputs: Inputs) -> list[CandidateRun]:
         features = self._moved(inputs.features)
         weights: dict[int, dict[str, torch.Tensor]] = {}
         found = []
@@ -174,7 +182,7 @@ class _Measuring:
                 made = weights_of(plan, inputs.weights, self._graph)
                 weights[id(plan)] = self._moved(made)
             found.append(
-                Candidate(
+                CandidateRun(
                     variant,
                     lambda variant=variant: self._bind(variant, self._domain),  # type: ignore[misc]
                     features,
@@ -191,7 +199,7 @@ class _Measuring:
     def _moved(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {name: tensor.to(self._there.device) for name, tensor in tensors.items()}
 
-    def _admit(self, candidate: Candidate, oracle: Oracle, memory: int) -> bool:
+    def _admit(self, candidate: CandidateRun, oracle: Oracle, memory: int) -> bool:
         plan = id(candidate.variant.plan)
         self._beat(candidate.variant.id)
         if candidate.admit(oracle, memory) and plan not in self._prepared:
@@ -208,7 +216,7 @@ class _Measuring:
         _, sample = self._bench.watch.time(lambda mark: self._bind(variant, domain))
         return sample.seconds
 
-    def _rounds(self, candidates: list[Candidate]) -> Rounds[TimedRun]:
+    def _rounds(self, candidates: list[CandidateRun]) -> Rounds[TimedRun]:
         limits, yardstick = self._limits, self._bench.yardstick
         if not candidates:
             return Rounds({}, {}, 0)
@@ -247,7 +255,7 @@ class _Measuring:
         self,
         variant: Variant,
         run: Variant,
-        measured: Candidate,
+        measured: CandidateRun,
         taken: Rounds[TimedRun],
         clocks: tuple[float, ...],
         stamp: Stamp,
@@ -283,7 +291,7 @@ def graph_facts(graph: HeteroGraph) -> GraphFacts:
     return GraphFacts(graph.fingerprint, tuple(graph_features(graph).tolist()))
 
 
-def keep_affordable(candidates: Iterable[Candidate], limits: Limits) -> None:
+def keep_affordable(candidates: Iterable[CandidateRun], limits: Limits) -> None:
     """Gives up the slowest candidates until the rounds fit into the problem's seconds.
 
     Only those that are more than five times slower than the fastest are given up.

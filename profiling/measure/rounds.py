@@ -138,7 +138,7 @@ def take_rounds(
             best = taking.attempt(members)
             while best.drift > DRIFT and repeated < repeats:
                 repeated += 1
-                taking.settle()
+                taking.wait_for_calm()
                 best = min(best, taking.attempt(members), key=lambda attempt: attempt.drift)
             kept.append(best)
     left = [name for name in samplers if name not in taking.dropped]
@@ -193,7 +193,7 @@ class _Taking(Generic[Sample]):
         if self._yardstick:
             self._before = self._yardstick.read()
 
-    def settle(self) -> None:
+    def wait_for_calm(self) -> None:
         """Waits while the machine stalls and waits are left."""
         while self._yardstick and self._yardstick.drift(self._before, self._before) > STALL:
             seconds = next(self._waits, None)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from sqlalchemy import func, select
 
-from hetune.profiling.jobs.schema import jobs
 from hetune.profiling.store.connect import find
 from hetune.profiling.store.faults import explained
+from hetune.profiling.store.job_tables import jobs
 from hetune.profiling.store.schema import measurements
-from hetune.profiling.store.sqlite_files import BESIDE, check_no_part
+from hetune.profiling.store.sqlite_files import SIDE_FILES, check_no_part
 from hetune.profiling.store.store import Store
 from hetune.variants.errors import StoreError
 from hetune.variants.registry.whole import PRIVATE, sync_folder
@@ -52,7 +52,7 @@ def backup(url: str | Path | None, file: Path) -> int:
         raise StoreError(f"{file} is no regular file: name another one for the copy")
     file = file.resolve()
     check_no_part(file)
-    with _beside(file) as draft:
+    with _draft_of(file) as draft:
         _copy(source, draft, "read")
         found, _ = _contents(draft)
         with explained("write", str(file), ()):
@@ -87,7 +87,7 @@ def restore(file: Path, url: str | Path | None, *, replace: bool = False) -> int
         raise StoreError(f"{file} is the store itself: name the file of a backup")
     with explained("create", str(target), ()):
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _beside(target) as draft:
+    with _draft_of(target) as draft:
         _copy(file, draft, "read the backup of")
         found, _ = _contents(draft)
         if not replace and target.exists() and any(held := _contents(target)):
@@ -116,7 +116,7 @@ def _file_of(url: str | Path | None) -> Path:
 
 
 @contextmanager
-def _beside(path: Path) -> Iterator[Path]:
+def _draft_of(path: Path) -> Iterator[Path]:
     """A file to be written in a folder of its own, which goes in the end."""
     with (
         explained("write", str(path), ()),
@@ -170,16 +170,16 @@ def _publish(draft: Path, file: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-    with _held_alone(file):
+    with _exclusive(file):
         # An old file's: SQLite would take them for the new one's.
-        for ending in BESIDE:
+        for ending in SIDE_FILES:
             Path(f"{file}{ending}").unlink(missing_ok=True)
         draft.replace(file)
     sync_folder(file.parent)
 
 
 @contextmanager
-def _held_alone(file: Path) -> Iterator[None]:
+def _exclusive(file: Path) -> Iterator[None]:
     """Nobody else uses a database meanwhile; nor does anybody what is none, or is not there.
 
     Raises:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from sqlalchemy import URL, Engine, event
 
-from hetune.profiling.store.sqlite_files import BESIDE, check_no_part
+from hetune.profiling.store.sqlite_files import SIDE_FILES, check_no_part
 from hetune.variants.errors import StoreError
 
 _URI = "file:"
@@ -28,7 +28,7 @@ _URI = "file:"
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class DatabaseFile:
     """A database's file: its path without links, and which file that was when it was opened."""
 
     path: Path
@@ -55,14 +55,14 @@ class SideFiles:
         self._path = path
         self._mutex = threading.Lock()
         self._connections = set[object]()
-        self._files: tuple[File, ...] = ()
+        self._files: tuple[DatabaseFile, ...] = ()
 
     def connected(self, connection: object) -> None:
         """There is a connection, which has opened the files."""
         with self._mutex:
             self._connections.add(connection)
             if not self._files:
-                found = (_found(path) for path in _beside(self._path))
+                found = (_found(path) for path in _side_files(self._path))
                 self._files = tuple(file for file in found if file is not None)
 
     def closing(self, connection: object) -> None:
@@ -72,7 +72,7 @@ class SideFiles:
             if not self._connections:
                 self._files = ()
 
-    def missing(self) -> File | None:
+    def missing(self) -> DatabaseFile | None:
         """One that was deleted or replaced."""
         with self._mutex:
             return next((file for file in self._files if not file.is_there()), None)
@@ -93,7 +93,7 @@ class Shared:
     url: URL
     engine: Engine
     place: str
-    file: File | None
+    file: DatabaseFile | None
     side_files: SideFiles | None
     users: int = 1
     process: int = field(default_factory=os.getpid)
@@ -225,7 +225,7 @@ def file_of(url: URL) -> Path | None:
     return Path(name).expanduser().resolve()
 
 
-def _created(path: Path) -> File:
+def _created(path: Path) -> DatabaseFile:
     """A database's file, which is only opened if it is not there, and so nobody else's."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):
@@ -236,20 +236,20 @@ def _created(path: Path) -> File:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file")
-    return File(path, found.st_dev, found.st_ino)
+    return DatabaseFile(path, found.st_dev, found.st_ino)
 
 
-def _beside(path: Path) -> tuple[Path, ...]:
+def _side_files(path: Path) -> tuple[Path, ...]:
     """Those that are there all the while that somebody is connected: a journal comes and goes."""
-    return tuple(path.with_name(path.name + ending) for ending in BESIDE[:2])
+    return tuple(path.with_name(path.name + ending) for ending in SIDE_FILES[:2])
 
 
-def _found(path: Path) -> File | None:
+def _found(path: Path) -> DatabaseFile | None:
     try:
         found = path.stat()
     except OSError:  # as in folders that cannot have a log
         return None
-    return File(path, found.st_dev, found.st_ino)
+    return DatabaseFile(path, found.st_dev, found.st_ino)
 
 
 def _watch(engine: Engine, side_files: SideFiles) -> None:
@@ -258,7 +258,7 @@ def _watch(engine: Engine, side_files: SideFiles) -> None:
     event.listen(engine, "close", lambda connection, _: side_files.closing(connection))
 
 
-def _is_same(one: File, other: File) -> bool:
+def _is_same(one: DatabaseFile, other: DatabaseFile) -> bool:
     return (one.device, one.inode) == (other.device, other.inode)
 
 

@@ -14,40 +14,44 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from hetune.variants.errors import StoreError
 
 _OTHER = "set HETUNE_STORE to another store"
+_ACCESS = f"make the file and its folder readable and writable, or {_OTHER}"
 _BUSY = "another process has held it for long: wait for its end, or raise HETUNE_STORE_SECONDS"
-# The first prefix that fits an error's name decides.
+# How an error's name or state begins, how to mend it, and whether it may pass by itself; the first
+# that fits decides.
 _SQLITE = (
-    ("SQLITE_FULL", f"free some space, or {_OTHER}"),
-    ("SQLITE_IOERR", f"check the disk and the space that is left on it, or {_OTHER}"),
-    ("SQLITE_READONLY", f"make the file and its folder writable, or {_OTHER}"),
-    ("SQLITE_PERM", f"make the file and its folder writable, or {_OTHER}"),
-    ("SQLITE_CANTOPEN", f"make the file and its folder readable and writable, or {_OTHER}"),
-    ("SQLITE_BUSY", _BUSY),
-    ("SQLITE_LOCKED", _BUSY),
+    ("SQLITE_FULL", f"free some space, or {_OTHER}", True),
+    ("SQLITE_IOERR", f"check the disk and the space that is left on it, or {_OTHER}", True),
+    ("SQLITE_READONLY", f"make the file and its folder writable, or {_OTHER}", False),
+    ("SQLITE_PERM", f"make the file and its folder writable, or {_OTHER}", False),
+    ("SQLITE_CANTOPEN", _ACCESS, False),
+    ("SQLITE_BUSY", _BUSY, True),
+    ("SQLITE_LOCKED", _BUSY, True),
     (
         "SQLITE_CORRUPT",
         "the file is damaged: save what is left (`sqlite3 FILE .recover`) or put a copy in its "
         f"place, or {_OTHER}",
+        False,
     ),
-    ("SQLITE_NOTADB", f"the file is no database: move it away, or {_OTHER}"),
+    ("SQLITE_NOTADB", f"the file is no database: move it away, or {_OTHER}", False),
 )
 _POSTGRESQL = (
     (
         "08",
         "check that the server runs, that it has such a database, and the host, port, user and "
         "password in the URL",
+        True,
     ),
-    ("25006", f"the server does not take writes: {_OTHER}"),
-    ("42501", "have the right to read, insert and create tables granted to the user"),
-    ("53100", f"free some space on the server, or {_OTHER}"),
-    ("53", "the server is overloaded: try again, or allow it more"),
-    ("55P03", _BUSY),
-    ("57014", "it took longer than HETUNE_STORE_SECONDS: try again, or raise that"),
-    ("57", "the server was shut down: try again when it is back"),
+    ("25006", f"the server does not take writes: {_OTHER}", False),
+    ("40", _OTHER, True),
+    ("42501", "have the right to read, insert and create tables granted to the user", False),
+    ("53100", f"free some space on the server, or {_OTHER}", True),
+    ("53", "the server is overloaded: try again, or allow it more", True),
+    ("55P03", _BUSY, True),
+    ("55", _OTHER, True),
+    ("57014", "it took longer than HETUNE_STORE_SECONDS: try again, or raise that", True),
+    ("57", "the server was shut down: try again when it is back", True),
+    ("58", _OTHER, True),
 )
-
-_PASSING_SQLITE = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_BUSY", "SQLITE_LOCKED")
-_PASSING_POSTGRESQL = ("08", "40", "53", "55", "57", "58")
 
 
 @contextmanager
@@ -71,8 +75,9 @@ def explained(doing: str, place: str, secrets: tuple[str, ...]) -> Iterator[None
         said = _said(error)
         for secret in secrets:
             said = said.replace(secret, "***")
-        found = StoreError(f"cannot {doing} the store {place} ({said}): {_mend(error)}")
-        found.may_pass = _may_pass(error)
+        mend, may_pass = _advice(error)
+        found = StoreError(f"cannot {doing} the store {place} ({said}): {mend}")
+        found.may_pass = may_pass
         raise found from None
 
 
@@ -84,30 +89,22 @@ def _said(error: Exception) -> str:
     return re.sub(r"\s+", " ", lines[0]).rstrip(".:") if lines else type(cause).__name__
 
 
-def _mend(error: Exception) -> str:
+def _advice(error: Exception) -> tuple[str, bool]:
+    """How to mend it, and whether it may pass by itself."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(cause, OSError):
-        if cause.errno in (errno.ENOSPC, errno.EDQUOT):
-            return f"free some space, or {_OTHER}"
-        return f"make the file and its folder readable and writable, or {_OTHER}"
+        is_full = cause.errno in (errno.ENOSPC, errno.EDQUOT)
+        return f"free some space, or {_OTHER}" if is_full else _ACCESS, is_full
     if isinstance(cause, sqlite3.Error):
-        name = getattr(cause, "sqlite_errorname", "")
-        return next((mend for prefix, mend in _SQLITE if name.startswith(prefix)), _OTHER)
-    # Who was not let in, or has been hung up on, is told no state.
-    state = getattr(cause, "sqlstate", None) or "08"
+        return _known(_SQLITE, getattr(cause, "sqlite_errorname", ""))
     if isinstance(error, DBAPIError):
-        return next((mend for prefix, mend in _POSTGRESQL if state.startswith(prefix)), _OTHER)
+        # Who was not let in, or has been hung up on, is told no state.
+        return _known(_POSTGRESQL, getattr(cause, "sqlstate", None) or "08")
     if isinstance(error, PoolTimeoutError):
-        return "all connections are in use: try again"
-    return f"check the URL, or {_OTHER}"
+        return "all connections are in use: try again", True
+    return f"check the URL, or {_OTHER}", False
 
 
-def _may_pass(error: Exception) -> bool:
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    if isinstance(cause, OSError):
-        return cause.errno in (errno.ENOSPC, errno.EDQUOT)
-    if isinstance(cause, sqlite3.Error):
-        return getattr(cause, "sqlite_errorname", "").startswith(_PASSING_SQLITE)
-    if isinstance(error, DBAPIError):
-        return (getattr(cause, "sqlstate", None) or "08").startswith(_PASSING_POSTGRESQL)
-    return isinstance(error, PoolTimeoutError)
+def _known(faults: tuple[tuple[str, str, bool], ...], name: str) -> tuple[str, bool]:
+    found = ((mend, passes) for start, mend, passes in faults if name.startswith(start))
+    return next(found, (_OTHER, False))

@@ -18,16 +18,12 @@ class Filters(TypedDict, total=False):
         campaign: Those that this campaign asked for first.
         status: Those that ended so.
         labels: Those of programs with these labels.
-        families: Those on graphs of these families.
-        protocol: Those of this version of the protocol.
         device: Those of variants for this device.
     """
 
     campaign: str | None
     status: Status | None
     labels: Collection[str] | None
-    families: Collection[str] | None
-    protocol: int | None
     device: str | None
 
 
@@ -44,12 +40,9 @@ def limits_of(wanted: Filters) -> list[ColumnElement[bool]]:
     equal = {
         "campaign": wanted.get("campaign"),
         "status": None if status is None else status.value,
-        "protocol": wanted.get("protocol"),
         "device": wanted.get("device"),
     }
     limits = [column[name] == value for name, value in equal.items() if value is not None]
-    if (families := wanted.get("families")) is not None:
-        limits.append(column.family.in_(sorted(families)))
     if (labels := wanted.get("labels")) is not None:
         programs = schema.programs.c
         labeled = select(programs.digest).where(programs.label.in_(sorted(labels)))

@@ -17,7 +17,7 @@ from hetune.profiling.records import LaunchRecord, Measurement, Status
 from hetune.profiling.store.engines import check_unused
 from hetune.profiling.store.filters import Filters
 from hetune.profiling.store.rows import check_row
-from hetune.profiling.store.store import Added, Store
+from hetune.profiling.store.store import AddedCounts, Store
 from hetune.variants.errors import ProgramError, StoreError
 from hetune.variants.program.labeled import LabeledProgram
 from hetune.variants.registry.whole import replacing
@@ -105,7 +105,7 @@ def export_parquet(
 
 def import_parquet(
     store: Store, path: str | Path, on_error: Literal["raise", "skip"] = "raise"
-) -> Added:
+) -> AddedCounts:
     """Store what `export_parquet` wrote. Interrupted, it may be started again.
 
     Args:
@@ -118,11 +118,11 @@ def import_parquet(
             makes no sense; or as `Store.add`.
     """
     check_unused(Path(path))
-    added = Added(0, 0)
+    added = AddedCounts(0, 0)
     for group in _groups(Path(path), is_skipped=on_error == "skip"):
         for fingerprint, members in groupby(group, key=lambda record: record[1]):
             now = store.add((measurement for measurement, _ in members), fingerprint)
-            added = Added(added.new + now.new, added.known + now.known)
+            added = AddedCounts(added.new + now.new, added.known + now.known)
     return added
 
 

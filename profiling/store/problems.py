@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.evaluate.report import MEASUREMENTS
 from hetune.costmodel.features.graph import side
+from hetune.profiling.measure.duplicates import Run, run_of
 from hetune.profiling.records import PROTOCOLS, Measurement, Status
-from hetune.profiling.same_runs import Run, run_of
 from hetune.profiling.store.store import ALL, Store, named
 from hetune.profiling.store.summary import TIME, quantile, standard_error
 from hetune.variants.kernel.device import Device
@@ -63,11 +63,10 @@ def problems(
     *,
     device: Device = "cpu",
     programs: Collection[LabeledProgram] = (),
-    protocol: int | None = None,
     share: float = TIME,
 ) -> tuple[Problem, ...]:
     """The problems of `select`, whose remarks go to the log."""
-    found = select(store, machine, device=device, programs=programs, protocol=protocol, share=share)
+    found = select(store, machine, device=device, programs=programs, share=share)
     for remark in found.remarks:
         _log.warning("%s: %s", store.place, remark)
     return found.problems
@@ -79,7 +78,6 @@ def select(
     *,
     device: Device = "cpu",
     programs: Collection[LabeledProgram] = (),
-    protocol: int | None = None,
     share: float = TIME,
     least_families: int = 1,
 ) -> Selection:
@@ -100,14 +98,13 @@ def select(
         device: What variants are for: ``"cpu"`` or ``"cuda"``.
         programs: Those that count though they have a single plan, as kernels alone have: these are
             no inputs of the selector.
-        protocol: The version that counts, that of `PROTOCOLS` if None.
         share: The quantile of its samples that is a time.
         least_families: How many graph families are needed.
 
     Raises:
         StoreError: As `Store.measurements`.
     """
-    protocol = PROTOCOLS[device] if protocol is None else protocol
+    protocol = PROTOCOLS[device]
     remarks = []
     groups: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
     others = 0
@@ -228,12 +225,12 @@ def _as_run(
 
 def _pooled(members: Iterable[Measurement], known: Mapping[str, Choices]) -> list[Measurement]:
     """Measurements in which variants that are one have the samples of all of them."""
-    alike: dict[Run, list[Measurement]] = defaultdict(list)
+    by_run: dict[Run, list[Measurement]] = defaultdict(list)
     for member in members:
         counts = (launch.columns for launch in member.launches)
         variant = known.get(member.variant, member.variant)
-        alike[run_of(variant, member.device, counts)].append(member)
-    return [member for same in alike.values() for member in _sharing(same)]
+        by_run[run_of(variant, member.device, counts)].append(member)
+    return [member for same in by_run.values() for member in _sharing(same)]
 
 
 def _sharing(same: list[Measurement]) -> Iterator[Measurement]:
@@ -241,11 +238,11 @@ def _sharing(same: list[Measurement]) -> Iterator[Measurement]:
 
     Variants that were measured together have the same samples already, which count once.
     """
-    taken_apart = {member.samples: member for member in same}.values()
-    samples = tuple(sample for member in taken_apart for sample in member.samples)
+    distinct = {member.samples: member for member in same}.values()
+    samples = tuple(sample for member in distinct for sample in member.samples)
     by_launch = [
         tuple(sample for launch in launches for sample in launch.samples)
-        for launches in zip(*(member.launches for member in taken_apart), strict=True)
+        for launches in zip(*(member.launches for member in distinct), strict=True)
     ]
     for member in same:
         launches = zip(member.launches, by_launch, strict=True)

@@ -82,12 +82,12 @@ def _page(connection: Connection, limits: list[ColumnElement[bool]]) -> Iterator
         rows = connection.execute(_rows.where(*limits).order_by(order).limit(PAGE)).all()
     except DAMAGED:  # one of them holds no JSON: each alone
         ids = connection.execute(select(order).where(*limits).order_by(order).limit(PAGE)).scalars()
-        yield from (_alone(connection, id) for id in ids.all())
+        yield from (_single(connection, id) for id in ids.all())
         return
     yield from map(_found, rows)
 
 
-def _alone(connection: Connection, id: int) -> Found:
+def _single(connection: Connection, id: int) -> Found:
     table = schema.measurements
     try:
         return _found(connection.execute(_rows.where(table.c.id == id)).one())

@@ -1,4 +1,4 @@
-"""The tables of a store, and what makes a database one."""
+"""The tables of measurements, and the lock on writing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from sqlalchemy import (
     DateTime,
     Dialect,
     Double,
-    Engine,
     ForeignKey,
     Integer,
     MetaData,
@@ -20,16 +19,8 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
-    inspect,
-    select,
     text,
 )
-
-from hetune.profiling.store.migrations.revision import REVISION, REVISIONS_TABLE
-from hetune.variants.errors import StoreError
-
-_BEFORE_REVISIONS = 1
-"""What `schema` says where there is no such table."""
 
 # Any number will do, as long as no other program on the server locks the same one.
 _POSTGRESQL_LOCK = 0x6865_7475_6E65
@@ -55,9 +46,6 @@ class Utc(TypeDecorator[datetime]):
 Id = BigInteger().with_variant(Integer, "sqlite")
 metadata = MetaData()
 """All tables of a store; those of jobs join it."""
-
-# For releases that know no revisions: they refuse another version than 1.
-schema = Table("profiling_schema", metadata, Column("version", Integer, primary_key=True))
 
 fingerprints = Table(
     "profiling_fingerprints",
@@ -112,33 +100,6 @@ measurements = Table(
 )
 
 
-def prepare(engine: Engine, place: str) -> None:
-    """Makes the tables where there are none, and brings those of older releases up to date.
-
-    All of it or nothing; of several processes one does it, and the others wait.
-
-    Args:
-        engine: The database.
-        place: What messages call it.
-
-    Raises:
-        StoreError: The tables are those of a newer hetune.
-        SQLAlchemyError: The database cannot be used.
-    """
-    with engine.connect() as connection:
-        if _recorded(connection) == REVISION:
-            return
-    with engine.connect() as connection:
-        lock(connection)
-        found = _revision(connection, place)  # another process may have been faster
-        if found != REVISION:
-            from hetune.profiling.store.migrations.run import upgrade  # seldom needed
-
-            if not upgrade(connection, found):
-                raise _unknown(place, f"revision {found}")
-            connection.commit()
-
-
 def lock(connection: Connection) -> None:
     """Begin a transaction as the only one that writes, until it ends.
 
@@ -148,34 +109,3 @@ def lock(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     else:
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_POSTGRESQL_LOCK})"))
-
-
-def _recorded(connection: Connection) -> str | None:
-    """The revision that the tables are said to have; None where nothing says."""
-    if not inspect(connection).has_table(REVISIONS_TABLE):
-        return None
-    found = connection.execute(select(text("version_num")).select_from(text(REVISIONS_TABLE)))
-    return ", ".join(map(str, found.scalars().all())) or None
-
-
-def _revision(connection: Connection, place: str) -> str | None:
-    """That of the tables; None if there are none, or they are older than revisions.
-
-    Asked where nobody else writes: what is read in turn belongs together only there.
-
-    Raises:
-        StoreError: They are of a version that never was.
-    """
-    recorded = _recorded(connection)
-    if recorded is None and inspect(connection).has_table(schema.name):
-        versions = connection.execute(select(schema.c.version)).scalars().all()
-        if versions != [_BEFORE_REVISIONS]:
-            raise _unknown(place, f"version {', '.join(map(str, versions)) or 'none'}")
-    return recorded
-
-
-def _unknown(place: str, found: str) -> StoreError:
-    return StoreError(
-        f"the store {place} has tables of {found}, which this hetune does not know: upgrade "
-        "hetune, or set HETUNE_STORE to another store"
-    )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hetune.variants.errors import StoreError
 
-BESIDE = ("-wal", "-shm", "-journal")
+SIDE_FILES = ("-wal", "-shm", "-journal")
 """What SQLite appends to a database's name for the other files that belong to it."""
 
 
@@ -17,7 +17,7 @@ def check_no_part(path: Path) -> None:
         StoreError: It is one.
     """
     path = path.resolve()
-    for ending in BESIDE:
+    for ending in SIDE_FILES:
         base = path.with_name(path.name.removesuffix(ending) or path.name)
         if base != path and base.is_file():
             raise StoreError(

@@ -14,13 +14,14 @@ from typing import Any, Self, Unpack
 from sqlalchemy import ColumnElement, Connection, Text, cast, func, select
 
 from hetune.costmodel.fingerprint import Fingerprint
-from hetune.profiling.closing import Closing
+from hetune.profiling.closeable import Closeable
 from hetune.profiling.records import Measurement, Status
 from hetune.profiling.store import schema
 from hetune.profiling.store.connect import connect, find
 from hetune.profiling.store.engines import Shared, reaching, release
 from hetune.profiling.store.faults import explained
 from hetune.profiling.store.filters import Filters, limits_of
+from hetune.profiling.store.prepare import prepare
 from hetune.profiling.store.reading import DAMAGED, PAGE, good, records
 from hetune.profiling.store.rows import program_row, to_row
 from hetune.variants.errors import StoreError
@@ -33,7 +34,7 @@ _NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class AddedCounts:
     """What became of a batch: `new` measurements were stored, `known` were there before."""
 
     new: int
@@ -67,7 +68,7 @@ class Tally:
     count: int
 
 
-class Store(Closing):
+class Store(Closeable):
     """Measurements in a database; they are added, and never changed or removed.
 
     Safe with many threads and processes at once, each of which opens its own; all of one process
@@ -101,7 +102,7 @@ class Store(Closing):
                 reaching(address.url),
                 explained("open", address.place, address.secrets),
             ):
-                schema.prepare(shared.engine, address.place)
+                prepare(shared.engine, address.place)
         except BaseException:
             release(shared)
             raise
@@ -131,7 +132,7 @@ class Store(Closing):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._place!r})"
 
-    def add(self, measurements: Iterable[Measurement], fingerprint: Fingerprint) -> Added:
+    def add(self, measurements: Iterable[Measurement], fingerprint: Fingerprint) -> AddedCounts:
         """Store a batch, all of it or nothing.
 
         Args:
@@ -145,14 +146,14 @@ class Store(Closing):
         """
         batch = list(measurements)
         if not batch:
-            return Added(0, 0)
+            return AddedCounts(0, 0)
         with self.transaction() as connection:
             schema.lock(connection)
             return self.add_within(connection, batch, fingerprint)
 
     def add_within(
         self, connection: Connection, measurements: Iterable[Measurement], fingerprint: Fingerprint
-    ) -> Added:
+    ) -> AddedCounts:
         """As `add`, as a part of a transaction: the batch is stored if that is committed.
 
         Args:
@@ -175,7 +176,7 @@ class Store(Closing):
             complete = [{**row, "fingerprint": origin} for row in new.values()]
             _add_programs(connection, (measurement.program for measurement in batch))
             connection.execute(schema.measurements.insert(), complete)
-        return Added(len(new), len(rows) - len(new))
+        return AddedCounts(len(new), len(rows) - len(new))
 
     def done_within(self, connection: Connection, machine: str, units: Sequence[str]) -> set[str]:
         """Those of the units, by their keys, that a machine has been measured on already."""

@@ -14,9 +14,7 @@ from hetune.service.core.cost_models.cost_models import CostModels
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs.features import FeatureStore
 from hetune.service.core.graphs.graphs import GraphStore
-from hetune.service.core.inference.batching import Batching
 from hetune.service.core.inference.inference import Inference
-from hetune.service.core.inference.joined import JoinedRuns
 from hetune.service.core.inference.metrics import Metrics
 from hetune.service.core.inference.regret import RegretSamples
 from hetune.service.core.inference.selection import VariantSelection
@@ -28,10 +26,6 @@ from hetune.service.core.models.engine import Engine
 from hetune.service.core.models.models import ModelStore
 from hetune.service.core.models.warm_up import WarmUp
 from hetune.service.core.storage.folder import Folder
-from hetune.variants.errors import InputError
-
-_JOINED = 16
-"""Joined graphs in memory take at most this part of what graphs may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +42,6 @@ class Service:
         models: Models by name and version.
         selection: Choices without running.
         inference: Runs.
-        batching: Runs for requests that wait, of which it may join several.
         regret: What is run again when nothing else is to be done.
         measurements: Where measurements and jobs are.
         jobs: Profiling jobs.
@@ -68,7 +61,6 @@ class Service:
     models: ModelStore
     selection: VariantSelection
     inference: Inference
-    batching: Batching
     regret: RegretSamples
     measurements: Measurements
     jobs: Jobs
@@ -91,8 +83,6 @@ class Service:
         shelf: Shelf | None = None,
         regret_rate: float = 0.0,
         warm: Sequence[str] = (),
-        batch_requests: int = 1,
-        batch_delay: float = 0.0,
         prepares: bool = True,
     ) -> Self:
         """The service over a folder, which is created if it is missing.
@@ -109,24 +99,16 @@ class Service:
             regret_rate: Share of runs, 0 to 1, of which a layer is run again when nothing else is
                 to be done, to see what the choice has lost.
             warm: Models, by name or ``name@alias``, without which it is not ready.
-            batch_requests: Most requests that wait at the same time and one run may answer.
-            batch_delay: Seconds that a request waits for others to be joined with.
             prepares: Whether what choosing needs is compiled before this returns. If not,
                 `warm_up.run` does that, and checks that kernels can be compiled; until then
                 nothing must run.
 
         Raises:
             FolderError: The folder cannot be used.
-            InputError: The share is none, or requests cannot be joined so.
+            InputError: The share is none.
         """
         engine = engine or Engine(backend or "cpp")
         limits = engine.within(limits or ServiceLimits())
-        if batch_requests > 1 and not engine.is_reproducible:
-            raise InputError(
-                f"batch_requests is {batch_requests}, but answers that are joined have the bits of "
-                "separate ones, and a GPU's sums differ in their last bits from run to run: leave "
-                "it at 1"
-            )
         folder = Folder(root)
         shelf = (shelf or Shelf()).of(engine.target)
         following = Following(shelf, begins=prepares) if selector is None else Given(selector)
@@ -142,7 +124,6 @@ class Service:
         selection = VariantSelection(graphs, models, following, engine, limits, metrics)
         regret = RegretSamples(regret_rate, following, engine, limits, metrics)
         inference = Inference(selection, engine, limits, metrics, regret)
-        joined = JoinedRuns(selection, inference, metrics, limits.loaded_bytes // _JOINED)
         return cls(
             limits,
             engine,
@@ -153,9 +134,6 @@ class Service:
             models,
             selection,
             inference,
-            Batching(
-                inference, joined, selection, metrics, requests=batch_requests, delay=batch_delay
-            ),
             regret,
             measurements,
             Jobs(measurements, limits),

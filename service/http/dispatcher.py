@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 
 from fastapi import Request
 
-from hetune.profiling.jobs.activity import Activity
+from hetune.profiling.workers.activity import Activity
 from hetune.service.core.formats.container import Content
 from hetune.service.core.inference.deadline import missed
 from hetune.service.core.inference.steps import waited

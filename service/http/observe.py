@@ -8,7 +8,7 @@ import time
 
 from hetune.service.core.inference.metrics import Metrics
 from hetune.service.http.access import is_public
-from hetune.service.http.asgi import App, Event, Receive, Scope, Send
+from hetune.service.http.asgi import Scope
 from hetune.variants.errors import BusyError
 
 UNMATCHED = "none"
@@ -22,48 +22,35 @@ _log = logging.getLogger("hetune.access")
 
 
 class RequestObserver:
-    """Counts, times and logs every request.
+    """Counts, times and logs requests.
 
     Probes that go well are logged for debugging only. So are requests that are refused because too
     much is under way, lest there be more of it: one line a second tells how many they were.
 
     Args:
-        app: What answers, and lets no error out.
         metrics: Where requests are counted and timed.
     """
 
-    def __init__(self, app: App, metrics: Metrics) -> None:
-        self._app, self._metrics = app, metrics
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
         self._busy = _Busy()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves an ASGI event."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        start = time.perf_counter()
-        status, size = 0, 0
+    def record(self, scope: Scope, status: int, size: int, seconds: float) -> None:
+        """A request that was answered.
 
-        async def counted(event: Event) -> None:
-            nonlocal status, size
-            if event["type"] == "http.response.start":
-                status = event["status"]
-            size += len(event.get("body", b""))
-            await send(event)
-
-        try:
-            await self._app(scope, receive, counted)
-        finally:
-            self._note(scope, status, size, time.perf_counter() - start)
-
-    def _note(self, scope: Scope, status: int, size: int, seconds: float) -> None:
+        Args:
+            scope: The request's.
+            status: Of its answer.
+            size: Bytes of the answer's body.
+            seconds: That it took.
+        """
         method = scope["method"] if scope["method"] in METHODS else _OTHER
         route, failure = template_of(scope), scope["state"].get("failure")
         label = route if route == UNMATCHED else f"{method} {route}"
         self._metrics.answered(label, status, seconds)
         if failure is not None:
             self._metrics.failures.labels(failure).inc()
-        self._busy.note(failure == _BUSY)
+        self._busy.count(failure == _BUSY)
         is_quiet = failure == _BUSY or (failure is None and is_public(method, scope["path"]))
         level = logging.DEBUG if is_quiet else logging.INFO
         if not _log.isEnabledFor(level):
@@ -92,7 +79,7 @@ class _Busy:
     def __init__(self) -> None:
         self._count, self._told = 0, -math.inf
 
-    def note(self, is_refused: bool) -> None:
+    def count(self, is_refused: bool) -> None:
         """Counts a request, if it is one, and tells of all since the last line if that is due."""
         self._count += is_refused
         if self._count and (now := time.monotonic()) - self._told >= _APART_SECONDS:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, FastAPI
 
 import hetune
-from hetune.profiling.jobs.activity import Activity
+from hetune.profiling.workers.activity import Activity
 from hetune.service.core.formats.documents import Document
 from hetune.service.core.graphs.document import GraphDocument
 from hetune.service.core.graphs.edit import EditDocument
@@ -27,7 +27,6 @@ from hetune.service.core.models.description import ModelDescription
 from hetune.service.core.service import Service
 from hetune.service.http.asgi import App
 from hetune.service.http.dispatcher import Dispatcher
-from hetune.service.http.observe import RequestObserver
 from hetune.service.http.oip import routes as oip
 from hetune.service.http.oip.documents import (
     IndexRequest,
@@ -56,9 +55,8 @@ from hetune.service.http.schema import add_examples, add_schemas, fails
 from hetune.service.pages import routes as pages
 from hetune.service.pages.sessions import Sessions
 from hetune.service.server.background import follow, sample_regret
-from hetune.service.server.heads import HeadRequests
-from hetune.service.server.layers import ErrorAnswers, Guard, RequestIds
-from hetune.service.server.refusals import AmbiguityCheck, Draining
+from hetune.service.server.guard import Guard
+from hetune.service.server.middleware import Middleware
 from hetune.service.server.tracing import RequestTracing
 
 if TYPE_CHECKING:
@@ -98,10 +96,9 @@ def application(
     app = routes(work, sessions)
     if not access.is_open:
         add_security(app)
-    guarded: App = Draining(Guard(app, access, hosts, sessions), stopping)
-    guarded = ErrorAnswers(AmbiguityCheck(guarded), stopping)
-    observed: App = RequestObserver(HeadRequests(guarded), service.metrics)
-    return RequestIds(observed if tracer is None else RequestTracing(observed, tracer))
+    guard = Guard(access, hosts, sessions, stopping)
+    found = Middleware(app, guard, service.metrics, stopping)
+    return found if tracer is None else RequestTracing(found, tracer)
 
 
 def routes(work: Dispatcher, sessions: Sessions | None = None) -> FastAPI:

@@ -105,15 +105,8 @@ class RequestTracing:
 
         method = scope["method"] if scope["method"] in METHODS else "_OTHER"
         parent = self._propagator.extract(_given(scope))
-        span = self._tracer.start_span(
-            method,
-            parent,
-            SpanKind.SERVER,
-            {
-                "http.request.method": method,
-                "hetune.request_id": scope["state"]["request_id"],
-            },
-        )
+        attributes = {"http.request.method": method}
+        span = self._tracer.start_span(method, parent, SpanKind.SERVER, attributes)
         carrier: dict[str, str] = {}
         context = set_span_in_context(span)
         self._propagator.inject(carrier, context)
@@ -133,6 +126,7 @@ class RequestTracing:
         finally:
             follower.reset(token)
             route, failure = template_of(scope), scope["state"].get("failure")
+            span.set_attribute("hetune.request_id", scope["state"]["request_id"])
             if route != UNMATCHED:
                 span.update_name(f"{method} {route}")
                 span.set_attribute("http.route", route)

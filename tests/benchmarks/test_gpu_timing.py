@@ -5,13 +5,13 @@ import time
 
 import pytest
 from _gpu_timing import OutOfTime, at_most, in_turns, peak_bytes, stopwatch, summary
+from tests.profiling._fake_gpu import FakeGpu
 
 from hetune.profiling.measure.stopwatch import CudaStopwatch, TimedRun, WallStopwatch
-from hetune.profiling.testing.card import Card
 
 
 def test_candidates_take_turns_after_one_call_to_warm_up():
-    card, calls = Card(), []
+    card, calls = FakeGpu(), []
     runs = {name: (lambda name=name: (calls.append(name), card.work(2.0))) for name in "ab"}
     times = in_turns(runs, card.stopwatch(), rounds=5)
     assert calls[:2] == ["a", "b"]
@@ -22,7 +22,7 @@ def test_candidates_take_turns_after_one_call_to_warm_up():
 
 
 def test_what_takes_long_takes_fewer_turns():
-    card = Card()
+    card = FakeGpu()
     assert (
         len(
             in_turns({"a": lambda: card.work(2.0)}, card.stopwatch(), 50, budget_s=0.01)["a"][

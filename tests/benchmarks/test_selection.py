@@ -12,13 +12,13 @@ pytest.importorskip("matplotlib")
 import selection
 from _selection_finals import between_sessions, finalists, key, settle
 from _selection_graphs import FEW, GRAPHS, PAIRS, specs, split
+from tests.profiling._made_up import MACHINE as MEASURED_ON
+from tests.profiling._made_up import measurement
 
 from hetune.costmodel.data import CandidateSample, Problem
 from hetune.costmodel.evaluate.report import MODEL, evaluate
 from hetune.costmodel.model import bundle
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.records import MACHINE as MEASURED_ON
-from hetune.profiling.testing.records import measurement
 from hetune.variants.frontend.presets import labeled_preset
 
 

@@ -2,11 +2,10 @@
 
 import pytest
 from tests.clients._both import KINDS, connected
+from tests.profiling._made_up import MACHINE, measured, some_units
 from tests.service._serving import make_service, serving
 
 from hetune.profiling.jobs.leases import Leases
-from hetune.profiling.testing.jobs import measured, some_units
-from hetune.profiling.testing.records import MACHINE
 from hetune.service.core.jobs.documents import JobDocument, JobLine
 from hetune.service.server.app import application
 from hetune.variants import errors

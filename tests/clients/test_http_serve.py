@@ -13,12 +13,12 @@ from contextlib import suppress
 
 import httpx
 import pytest
+from tests.profiling._made_up import some_units
 from tests.service._serving import tiny_graph
 
 from hetune.clients import Client
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.jobs import some_units
 from hetune.service.server.server import is_loopback
 
 COMMAND = (sys.executable, "-c", "from hetune.clients.cli.start import main; main()", "serve")

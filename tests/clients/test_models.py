@@ -11,16 +11,16 @@ from tests.costmodel import _synthetic_gpu
 from tests.costmodel._synthetic import contrary_model, problems
 from tests.costmodel.test_shelf import report
 from tests.profiling._filled import fill
+from tests.profiling._made_up import MACHINE, OTHER_MACHINE
 
 from hetune.costmodel.evaluate import asking
 from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.profiling import train as training_of
 from hetune.profiling.measuring_lock import measuring_lock
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE
-from hetune.profiling.train import report_of, train
+from hetune.profiling.training import train as training_of
+from hetune.profiling.training.train import report_of, train
 from hetune.variants.errors import InputError, ModelError
 from hetune.variants.registry.sealed import unsealed
 

@@ -7,15 +7,15 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
+from tests.profiling._made_up import measurement
 
 from hetune.clients.cli import profile as command
 from hetune.costmodel.fingerprint import this_machine
 from hetune.profiling.campaign import load, units
+from hetune.profiling.campaign.run import CampaignProgress
 from hetune.profiling.records import Status
-from hetune.profiling.runner import Progress
 from hetune.profiling.store.problems import problems
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.records import measurement
 from hetune.variants.errors import StoreError
 
 CAMPAIGN = """
@@ -59,7 +59,7 @@ def runs(monkeypatch):
             known = store.done(fingerprint.digest)
             left = [unit for unit in units if unit.key not in known]
             done = len(units) - len(left)
-            progress(Progress(done, len(units), None, None))
+            progress(CampaignProgress(done, len(units), None, None))
             endings_left = iter(endings)
             for unit in left:
                 status = next(endings_left, Status.OK)
@@ -74,7 +74,9 @@ def runs(monkeypatch):
                 store.add([found], fingerprint)
                 done += 1
                 after(done)
-                progress(Progress(done, len(units), 60.0 * (len(units) - done), unit.problem))
+                progress(
+                    CampaignProgress(done, len(units), 60.0 * (len(units) - done), unit.problem)
+                )
 
         monkeypatch.setattr(command, "run_units", run_units)
         return given
@@ -220,9 +222,9 @@ def test_a_failing_store_still_leaves_a_summary(hetune, campaign, store, runs):
 def test_what_others_measure_meanwhile_is_not_left(hetune, campaign, store, monkeypatch):
     def run_units(units, name, store, *, limits, progress):
         fingerprint = this_machine()
-        progress(Progress(0, len(units), None, None))
+        progress(CampaignProgress(0, len(units), None, None))
         store.add([measurement(unit=units[0].key, machine=fingerprint.digest)], fingerprint)
-        progress(Progress(len(units), len(units), 0.0, units[-1].problem))
+        progress(CampaignProgress(len(units), len(units), 0.0, units[-1].problem))
 
     monkeypatch.setattr(command, "run_units", run_units)
     result = hetune("profile", campaign, "--store", store)

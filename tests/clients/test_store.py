@@ -1,8 +1,9 @@
 """`hetune store`: there and back from the shell."""
 
+from tests.profiling._made_up import MACHINE, measurement
+
 from hetune.profiling.store.parquet import export_parquet
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.records import MACHINE, measurement
 
 
 def test_there_and_back(hetune, tmp_path):

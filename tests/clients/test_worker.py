@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from tests.clients._sockets import refusing
+from tests.profiling._made_up import measurement, some_units, units_of_job
 from tests.service._serving import make_service, serving
 
 from hetune.clients.cli import worker as command
@@ -17,8 +18,6 @@ from hetune.profiling.jobs.records import State
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.records import Status
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.jobs import some_units
-from hetune.profiling.testing.records import measurement
 from hetune.profiling.units import ProblemSpec
 from hetune.service.server.app import application
 from hetune.variants.errors import StoreError
@@ -130,7 +129,7 @@ def test_it_trains_unless_it_is_told_not_to(hetune, path):
         queue = JobQueue(store)
         job = queue.submit_units("mine", [unit], retrain=True)
         assert hetune("worker", "--store", path, "--once", "--no-train").exit_code == 0
-        assert [u.state for u in queue.units(job.id)] == [State.SUCCEEDED, State.QUEUED]
+        assert [u.state for u in units_of_job(queue, job.id)] == [State.SUCCEEDED, State.QUEUED]
         assert hetune("worker", "--store", path, "--once").exit_code == 0
         found = queue.get(job.id)
     assert (found.state, "to train on" in found.error) == (State.FAILED, True), found.error

@@ -1,8 +1,7 @@
 """Graphs side by side: each row has the bits that it has alone, at a width that is not unrolled.
 
 At widths of 16 and less compilers unroll products for some heights of tiles and not for others,
-and round differently; nothing is promised there. `tests/service/test_batching.py` has what then
-follows.
+and round differently; nothing is promised there.
 """
 
 from __future__ import annotations

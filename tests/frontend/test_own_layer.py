@@ -5,8 +5,9 @@ import torch
 
 import hetune
 from hetune.layers import Graph, Value, etype, node, relu, shared
+from hetune.profiling.campaign.run import run_units
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.runner import run_campaign
+from hetune.profiling.measure.problem import units_of
 from hetune.profiling.store.problems import problems
 from hetune.profiling.store.store import Store
 from hetune.profiling.units import GraphRecipe, ProblemSpec
@@ -58,7 +59,7 @@ def test_it_is_profiled_under_a_name_of_one_s_own(tmp_path):
     own = LabeledProgram.of(PROGRAM, "mine")
     with Store.open(tmp_path / "store.db") as store:
         limits = Limits(most_rounds=7, repeats=0)
-        run_campaign([ProblemSpec(TINY, own, 1)], "own", store, limits=limits)
+        run_units(units_of(ProblemSpec(TINY, own, 1)), "own", store, limits=limits)
         [found] = problems(store)
     assert found.program == own
     assert found.program.describe() == "mine 8->4"

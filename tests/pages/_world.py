@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tests.costmodel._synthetic import problems
+from tests.profiling._made_up import MACHINE, measured
 from tests.service._serving import make_service, tiny_graph
 
 import hetune
@@ -12,10 +13,8 @@ from hetune.costmodel.evaluate.report import MODEL, evaluate
 from hetune.costmodel.shelf.best import packaged
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling.jobs.leases import Leases
-from hetune.profiling.jobs.records import Train
-from hetune.profiling.testing.jobs import measured
-from hetune.profiling.testing.records import MACHINE
-from hetune.profiling.train import cards_folder
+from hetune.profiling.jobs.records import TrainTask
+from hetune.profiling.training.train import cards_folder
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.jobs.documents import JobRequest
 from hetune.service.core.service import Service
@@ -97,7 +96,7 @@ def work(service: Service, most: int = 100, model: str = "") -> int:
         lease = leases.claim("a worker", MACHINE.digest)
         if lease is None:
             return number
-        if isinstance(lease.work, Train):
+        if isinstance(lease.work, TrainTask):
             leases.complete_training(lease, model)
         else:
             leases.complete(lease, measured(lease), MACHINE)

@@ -18,7 +18,7 @@ from tests.service._serving import (
     tiny_graph,
 )
 
-from hetune.profiling.jobs.schema import log
+from hetune.profiling.store.job_tables import log
 from hetune.service.core.jobs.documents import JobRequest
 from hetune.service.pages import forms
 from hetune.service.pages.edges import graph_of_lines

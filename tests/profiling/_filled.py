@@ -2,9 +2,10 @@
 
 import dataclasses
 
+from tests.profiling._made_up import MACHINE, measurement
+
 from hetune.profiling.records import LaunchRecord
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.records import MACHINE, measurement
 
 
 def fill(path, found, prefix="", **facts):

@@ -17,16 +17,23 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+from tests.profiling._made_up import (
+    MACHINE,
+    OTHER_MACHINE,
+    measured,
+    measurement,
+    some_units,
+    units_of_job,
+)
 
 from hetune.profiling.jobs.leases import Leases
-from hetune.profiling.jobs.lender import Lender
 from hetune.profiling.jobs.queue import JobQueue
-from hetune.profiling.jobs.records import Job, Lease, Measure, State, Train, Trains
+from hetune.profiling.jobs.records import Job, Lease, MeasureTask, State, Trains, TrainTask
+from hetune.profiling.jobs.results import results
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.records import Status
-from hetune.profiling.store.store import Added, Store
-from hetune.profiling.testing.jobs import measured, some_units
-from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, measurement
+from hetune.profiling.store.store import AddedCounts, Store
+from hetune.profiling.workers.work_source import WorkSource
 from hetune.variants.errors import (
     CampaignError,
     ConflictError,
@@ -50,7 +57,7 @@ class Bench:
         now: What the clock shows.
     """
 
-    def __init__(self, store: Store, lend: Callable[[Leases], Lender]) -> None:
+    def __init__(self, store: Store, lend: Callable[[Leases], WorkSource]) -> None:
         self.now = _START
         self.store = store
         self.queue = JobQueue(store, clock=lambda: self.now)
@@ -70,7 +77,7 @@ class Bench:
         assert found is not None
         return found
 
-    def complete(self, lease: Lease) -> Added:
+    def complete(self, lease: Lease) -> AddedCounts:
         """What a good worker does in the end."""
         return self.leases.complete(lease, measured(lease), MACHINE)
 
@@ -79,8 +86,11 @@ class Bench:
         return self.queue.get(job.id).state
 
     def states(self, job: Job) -> list[State]:
-        """Where its units are."""
-        return [unit.state for unit in self.queue.units(job.id)]
+        """Where its units are, that of a training last."""
+        measured = [result.state for result in results(self.store, job.id)]
+        return measured + [
+            State(unit.state) for unit in units_of_job(self.queue, job.id) if unit.is_training
+        ]
 
     def log(self, job: Job) -> list[str]:
         """What happened to it."""
@@ -93,7 +103,7 @@ class JobsConformance:
     trains = True
 
     @contextmanager
-    def lending(self) -> Iterator[Callable[[Leases], Lender]]:
+    def lending(self) -> Iterator[Callable[[Leases], WorkSource]]:
         """What makes of leases what workers speak to; the leases themselves unless overridden."""
         yield lambda leases: leases
 
@@ -117,13 +127,13 @@ class JobsConformance:
             bench.wait(1)
             first = bench.claim()
             assert (first.token, first.attempt, first.campaign) == (1, 1, "mine")
-            assert first.work == Measure(some_units(1), Limits(rounds=9))
-            assert bench.complete(first) == Added(2, 0)
+            assert first.work == MeasureTask(some_units(1), Limits(rounds=9))
+            assert bench.complete(first) == AddedCounts(2, 0)
             found = bench.queue.get(job.id)
             assert (found.state, found.machine) == (State.RUNNING, MACHINE.digest)
             assert (found.progress.problems_done, found.progress.variants_done) == (1, 2)
             second = bench.claim("b")
-            assert second.work == Measure(some_units(2)[2:], Limits(rounds=9))
+            assert second.work == MeasureTask(some_units(2)[2:], Limits(rounds=9))
             assert bench.states(job) == [State.SUCCEEDED, State.RUNNING]
             bench.wait(1)
             bench.complete(second)
@@ -149,8 +159,7 @@ class JobsConformance:
             assert bench.queue.log(job.id, limit=2) == lines[:2]
             assert bench.queue.log_end(job.id, limit=2) == (lines[-2:], 4)
             assert bench.queue.log_end(job.id) == (lines, 0)
-            [unit, _] = bench.queue.units(job.id)
-            assert unit.problem == "attentive 32->64, 2 heads on g0, threads 4"
+            [unit, _] = units_of_job(bench.queue, job.id)
             assert unit.endings == {"ok": 2}
 
     def test_jobs_wait_in_line(self, url: str) -> None:
@@ -178,9 +187,9 @@ class JobsConformance:
             assert bench.claim().job == other.id
             lease = bench.leases.claim("b", MACHINE.digest, devices=("cpu", "cuda"))
             assert lease is not None
-            assert (lease.job, lease.work) == (job.id, Measure(tuple(units), Limits()))
-            [shown] = bench.queue.units(job.id)
-            assert shown.problem == "attentive 32->64, 2 heads on g0, threads 4, cuda"
+            assert (lease.job, lease.work) == (job.id, MeasureTask(tuple(units), Limits()))
+            [shown] = units_of_job(bench.queue, job.id)
+            assert shown.problem["device"] == "cuda"
             bench.complete(lease)
             assert bench.state(job) is State.SUCCEEDED
             with pytest.raises(CampaignError, match="a cost model is for one"):
@@ -211,7 +220,7 @@ class JobsConformance:
             fast = bench.claim("fast")
             assert (fast.unit, fast.token, fast.attempt) == (slow.unit, slow.token + 1, 2)
             self._writes_nothing(bench, slow)
-            assert bench.complete(fast) == Added(2, 0)
+            assert bench.complete(fast) == AddedCounts(2, 0)
             self._writes_nothing(bench, slow)
             assert f"unit {slow.unit}: slow was silent for too long" in bench.log(job)
             assert len(bench.store.done(MACHINE.digest)) == 2
@@ -225,7 +234,7 @@ class JobsConformance:
             assert bench.leases.heartbeat(lease)
             assert bench.leases.claim("b", MACHINE.digest) is None
             bench.wait(3600)
-            assert bench.complete(lease) == Added(2, 0)
+            assert bench.complete(lease) == AddedCounts(2, 0)
             assert bench.states(job) == [State.SUCCEEDED]
 
     def test_the_database_s_clock_counts(self, url: str) -> None:
@@ -250,7 +259,7 @@ class JobsConformance:
             lease = bench.claim()
             bench.complete(lease)
             bench.wait(100)
-            assert bench.complete(lease) == Added(0, 2)
+            assert bench.complete(lease) == AddedCounts(0, 2)
             assert bench.log(job)[-1] == "succeeded"
             assert len(bench.log(job)) == 4
             assert len(list(bench.store.measurements())) == 2
@@ -268,7 +277,7 @@ class JobsConformance:
                 bench.leases.complete(lease, [one], MACHINE)
             assert bench.store.done(MACHINE.digest) == set()
             bench.store.add([two], MACHINE)
-            assert bench.leases.complete(lease, [one], MACHINE) == Added(1, 0)
+            assert bench.leases.complete(lease, [one], MACHINE) == AddedCounts(1, 0)
             assert bench.log(job)[-2] == f"unit {lease.unit} measured: 1 ok, 1 known before"
             assert bench.state(job) == State.SUCCEEDED
 
@@ -287,7 +296,7 @@ class JobsConformance:
             with pytest.raises(InputError, match="not one to train"):
                 bench.leases.complete_training(lease, "m")
             assert bench.store.done(MACHINE.digest) == set()
-            assert bench.complete(lease) == Added(2, 0)
+            assert bench.complete(lease) == AddedCounts(2, 0)
 
     def test_units_that_fail_are_lent_again(self, url: str) -> None:
         """So often; the others are measured all the same, and the job has failed."""
@@ -309,7 +318,7 @@ class JobsConformance:
             found = bench.queue.get(job.id)
             assert (found.state, found.error) == (State.FAILED, "bad luck 3\ufffd")
             assert found.progress.problems_failed == 1
-            ended = [State.FAILED, State.SUCCEEDED, State.CANCELLED]
+            ended = [State.FAILED, State.SUCCEEDED, State.QUEUED]  # the training never began
             assert bench.states(job) == ended[: 2 + self.trains]
             assert f"unit {unit} given up: bad luck 3\ufffd" in bench.log(job)
 
@@ -353,7 +362,7 @@ class JobsConformance:
             one, two = some_units(1)
             bench.store.add([measurement(unit=two.key)], MACHINE)
             lease = bench.claim()
-            assert lease.work == Measure((one, two), Limits(), frozenset({two.key}))
+            assert lease.work == MeasureTask((one, two), Limits(), frozenset({two.key}))
 
     def test_cancelling_what_nobody_works_on(self, url: str) -> None:
         """At once, and only once."""
@@ -398,15 +407,15 @@ class JobsConformance:
             job = JobQueue(store).submit_units("mine", some_units(12), retrain=self.trains)
         barrier = Barrier(_WORKERS)
 
-        def work(number: int, leases: Lender) -> list[int]:
+        def work(number: int, leases: WorkSource) -> list[int]:
             mine = []
             barrier.wait()
             while lease := leases.claim(f"w{number}", MACHINE.digest):
                 mine.append(lease.unit)
-                if isinstance(lease.work, Train):
+                if isinstance(lease.work, TrainTask):
                     leases.complete_training(lease, "m")
                 else:
-                    assert leases.complete(lease, measured(lease), MACHINE) == Added(2, 0)
+                    assert leases.complete(lease, measured(lease), MACHINE) == AddedCounts(2, 0)
             return mine
 
         with ExitStack() as stack, self.lending() as lend:
@@ -416,7 +425,7 @@ class JobsConformance:
                 lent = [unit for mine in pool.map(work, range(_WORKERS), workers) for unit in mine]
         with Store.open(url) as store:
             # Training is free once all others have ended: the last of them looks again.
-            assert sorted(lent) == sorted(unit.id for unit in JobQueue(store).units(job.id))
+            assert sorted(lent) == sorted(unit.id for unit in units_of_job(JobQueue(store), job.id))
             assert JobQueue(store).get(job.id).state is State.SUCCEEDED
             assert len(list(store.measurements())) == 24
 
@@ -481,7 +490,7 @@ class JobsConformance:
             one, two = measured(lease, status=Status.TIMEOUT)[0], measured(lease)[1]
             bench.leases.complete(lease, [one, two], MACHINE)
             assert bench.state(job) is State.SUCCEEDED
-            assert bench.queue.units(job.id)[0].endings == {"ok": 1, "timeout": 1}
+            assert units_of_job(bench.queue, job.id)[0].endings == {"ok": 1, "timeout": 1}
 
     def _writes_nothing(self, bench: Bench, lease: Lease, *, completed: bool = False) -> None:
         before = list(bench.store.measurements())
@@ -492,14 +501,14 @@ class JobsConformance:
         ]
         if not completed:
             calls.append(lambda: bench.complete(lease))
-        units, log = bench.queue.units(lease.job), bench.queue.log(lease.job)
+        units, log = units_of_job(bench.queue, lease.job), bench.queue.log(lease.job)
         for call in calls:
             with pytest.raises(
                 LeaseError, match=f"the lease of {lease.owner} on unit {lease.unit}"
             ):
                 call()
         assert list(bench.store.measurements()) == before
-        assert (bench.queue.units(lease.job), bench.queue.log(lease.job)) == (units, log)
+        assert (units_of_job(bench.queue, lease.job), bench.queue.log(lease.job)) == (units, log)
 
 
 class DatabaseConformance(JobsConformance):
@@ -509,7 +518,7 @@ class DatabaseConformance(JobsConformance):
         """Whatever its number."""
         with self.open(url) as bench:
             queue = bench.queue
-            calls = (queue.get, queue.units, queue.log, queue.log_end, queue.cancel)
+            calls = (queue.get, queue.log, queue.log_end, queue.cancel)
             for id in (0, -1, 7, 2**63, 2**80):
                 for call in calls:
                     with pytest.raises(NotFoundError, match=f"there is no profiling job {id}"):
@@ -574,7 +583,7 @@ class DatabaseConformance(JobsConformance):
             bench.complete(second)
             assert bench.state(job) is State.RUNNING
             lease = bench.claim()
-            assert lease.work == Train()
+            assert lease.work == TrainTask()
             with pytest.raises(InputError, match="not one to measure"):
                 bench.leases.complete(lease, [], MACHINE)
             for _ in range(2):
@@ -595,7 +604,7 @@ class DatabaseConformance(JobsConformance):
             lease = bench.leases.claim("a", MACHINE.digest, devices=("cuda",))
             assert lease is not None
             bench.complete(lease)
-            assert bench.claim().work == Train("cuda")
+            assert bench.claim().work == TrainTask("cuda")
 
     def test_claiming_again_under_a_key(self, url: str) -> None:
         """The same lease, as long as it holds; then whatever is next."""
@@ -633,7 +642,7 @@ class DatabaseConformance(JobsConformance):
                 assert none.claim("a", MACHINE.digest) is None
                 lease = leases.claim("c", machine.digest)
                 assert lease is not None
-                assert (lease.work, lease.machine) == (Train(), MACHINE.digest)
+                assert (lease.work, lease.machine) == (TrainTask(), MACHINE.digest)
                 assert leases.heartbeat(lease)
             own.complete_training(lease, "m")
             found = bench.queue.get(job.id)
@@ -683,7 +692,7 @@ class DatabaseConformance(JobsConformance):
             assert bench.states(job) == [State.SUCCEEDED if is_done else State.RUNNING]
             bench.now = datetime.now(UTC) + timedelta(days=1)
             if not is_done:
-                assert bench.complete(bench.claim()) == Added(2, 0)
+                assert bench.complete(bench.claim()) == AddedCounts(2, 0)
             assert bench.state(job) is State.SUCCEEDED
 
     def test_killed_workers(self, url: str) -> None:

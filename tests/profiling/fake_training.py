@@ -8,7 +8,7 @@ import os
 import resource
 import time
 
-from hetune.profiling.jobs.train_once import main
+from hetune.profiling.workers.train_main import main
 
 
 def do(store, machine, shelf):

@@ -15,8 +15,8 @@ import numpy as np
 
 from hetune.profiling.measure.problem import SETUP, graph_facts, promoted_for
 from hetune.profiling.measure.record import Times, record
+from hetune.profiling.process.worker import main
 from hetune.profiling.units import Unit
-from hetune.profiling.worker import main
 from hetune.variants.errors import CompileError
 
 

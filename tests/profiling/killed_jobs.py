@@ -18,17 +18,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from sqlalchemy import Connection, event
+from _made_up import MACHINE, measured, some_units, units_of_job
+from sqlalchemy import Connection, Row, event
 
 from hetune.clients.http.leases import HttpLeases
 from hetune.profiling.jobs.leases import Leases
-from hetune.profiling.jobs.lender import Lender
 from hetune.profiling.jobs.queue import JobQueue
-from hetune.profiling.jobs.records import JobUnit, State
+from hetune.profiling.jobs.records import State
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.jobs import measured, some_units
-from hetune.profiling.testing.records import MACHINE
+from hetune.profiling.workers.work_source import WorkSource
 from hetune.variants.errors import LeaseError
 
 _PROBLEMS = 60
@@ -127,7 +127,7 @@ class _Lending:
     turn: int
 
     @contextmanager
-    def open(self) -> Iterator[Lender]:
+    def open(self) -> Iterator[WorkSource]:
         if self.service is not None:
             with HttpLeases(self.service) as lender:
                 yield lender
@@ -176,13 +176,13 @@ def _check(url: str, job: int) -> int:
             done, before = _done(store, job), done
         if len(found) != len({*found}):
             raise SystemExit("a unit was counted twice")
-        if len(found) != sum(unit.variants for unit in done):
+        if len(found) != sum(unit.size for unit in done):
             raise SystemExit(f"{len(found)} measurements, but {len(done)} problems are done")
         return len(done)
 
 
-def _done(store: Store, job: int) -> list[JobUnit]:
-    return [unit for unit in JobQueue(store).units(job) if unit.state is State.SUCCEEDED]
+def _done(store: Store, job: int) -> list[Row[Any]]:
+    return [unit for unit in units_of_job(JobQueue(store), job) if unit.state == State.SUCCEEDED]
 
 
 if __name__ == "__main__":

@@ -21,14 +21,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from _made_up import MACHINE, measured, some_units
+
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
-from hetune.profiling.jobs.records import Measure, State
+from hetune.profiling.jobs.records import MeasureTask, State
 from hetune.profiling.store.backup import backup
 from hetune.profiling.store.connect import find
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.jobs import measured, some_units
-from hetune.profiling.testing.records import MACHINE
 from hetune.variants.errors import LeaseError
 
 _PROBLEMS = 2
@@ -59,7 +59,7 @@ class User:
         if lease is None:
             return {}
         with suppress(LeaseError):  # it is short, and the machine may be busy
-            if isinstance(lease.work, Measure):
+            if isinstance(lease.work, MeasureTask):
                 found = measured(lease)
                 self.leases.complete(lease, found, MACHINE)
                 return {"units": [measurement.unit for measurement in found]}

@@ -9,11 +9,12 @@ import pytest
 
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.features.graph import NAMES as GRAPH_FEATURES
-from hetune.profiling.active.plan import Planner, improvements
-from hetune.profiling.active.view import View
+from hetune.profiling.active.planner import Planner, improvements
 from hetune.variants.frontend.presets import labeled_preset
 from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.roofline import MachineModel
+
+from ._launch_sums import of_measured
 
 MACHINE = MachineModel()
 SLOWDOWNS = (1.0, 1.02, 1.05, 3.0, 4.0, 5.0)
@@ -41,7 +42,7 @@ def problem(number: int) -> Problem:
 
 
 PROBLEMS = tuple(problem(number) for number in range(12))
-VIEWS = tuple(View.of_measured(each, MACHINE) for each in PROBLEMS)
+VIEWS = tuple(of_measured(each, MACHINE) for each in PROBLEMS)
 
 
 def planner(seed: int = 0) -> Planner:
@@ -136,7 +137,7 @@ def test_a_unit_is_worth_the_time_of_its_launches_that_are_not_known():
             }.items()
         ),
     )
-    view = View.of_measured(several, MACHINE)
+    view = of_measured(several, MACHINE)
     known = np.array([True, False, False, False])
     assert view.share(0, np.ones(len(view.roofline), np.bool_)) == 1
     fresh = np.ones(len(view.roofline), np.bool_)

@@ -12,21 +12,21 @@ import pytest
 
 from hetune.costmodel.features.devices import default_rates, roofline_of
 from hetune.costmodel.fingerprint import this_machine
-from hetune.profiling.active import plan
+from hetune.profiling.active import planner
 from hetune.profiling.active import run as module
-from hetune.profiling.active.plan import Planner
+from hetune.profiling.active.launch_sums import LaunchSums
+from hetune.profiling.active.planner import Planner
 from hetune.profiling.active.run import run_active
-from hetune.profiling.active.view import View
+from hetune.profiling.campaign.run import CampaignProgress, run_units
 from hetune.profiling.corpus import build, recipe
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import graph_facts, promoted_for, units_of
 from hetune.profiling.measure.record import Stamp, Times, record
 from hetune.profiling.measuring_lock import measuring_lock
+from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.records import LaunchRecord, Measurement
-from hetune.profiling.runner import Progress, run_units
 from hetune.profiling.store.problems import problems
 from hetune.profiling.store.store import Store
-from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.errors import CampaignError
 from hetune.variants.frontend.presets import labeled_preset
@@ -34,6 +34,8 @@ from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_roofline import GpuModel
 from hetune.variants.runtime.roofline import MachineModel
 from hetune.variants.runtime.table import CandidateTable
+
+from ._launch_sums import of_measured
 
 LIMITS = Limits(most_rounds=7)
 MACHINE = MachineModel()
@@ -61,7 +63,7 @@ def supervisor():
 @pytest.fixture(autouse=True)
 def quick(monkeypatch, supervisor):
     """Small batches, and a process that is there already."""
-    monkeypatch.setattr(plan, "_FIRST", 8)
+    monkeypatch.setattr(planner, "_FIRST", 8)
     monkeypatch.setattr(module, "Supervisor", lambda limits, seed: nullcontext(supervisor))
 
 
@@ -78,11 +80,11 @@ def run(store: Store, most: int, **options) -> int:
 
 
 def test_as_many_units_are_measured_as_asked_for(store):
-    seen: list[Progress] = []
+    seen: list[CampaignProgress] = []
     assert run(store, 20, progress=seen.append) == 20
     assert len(done(store)) == 20
     assert done(store) <= {unit.key for unit in units()}
-    assert seen[0] == Progress(0, 20, None, None)
+    assert seen[0] == CampaignProgress(0, 20, None, None)
     counts = [now.done for now in seen]
     assert counts == sorted(set(counts))
     assert {now.total for now in seen} == {20}
@@ -113,9 +115,9 @@ def test_nobody_measures_while_units_are_chosen(store, monkeypatch):
 
 
 def test_what_others_measure_meanwhile_counts(store, supervisor):
-    seen: list[Progress] = []
+    seen: list[CampaignProgress] = []
 
-    def measure_all(now: Progress) -> None:
+    def measure_all(now: CampaignProgress) -> None:
         seen.append(now)
         if now.problem is not None and len(done(store)) < len(units()):
             run_units(units(), "other", store, supervisor=supervisor)
@@ -127,7 +129,7 @@ def test_what_others_measure_meanwhile_counts(store, supervisor):
 
 
 def test_an_interrupt_loses_at_most_a_problem(store):
-    def interrupt(now: Progress) -> None:
+    def interrupt(now: CampaignProgress) -> None:
         if now.done > 8:
             raise KeyboardInterrupt
 
@@ -179,9 +181,9 @@ def test_units_for_gpus_are_chosen_by_models_of_gpus(store, monkeypatch):
 def test_a_problem_of_a_gpu_looks_the_same_before_and_after_it_is_measured(store):
     spec = replace(specs()[0], device="cuda")
     run_units(units_of(spec), "all", store, supervisor=Foretold())
-    before = View.of(spec, build(spec.graph), GpuModel())
+    before = LaunchSums.of(spec, build(spec.graph), GpuModel())
     [problem] = problems(store, device="cuda")
-    after = View.of_measured(problem, GpuModel())
+    after = of_measured(problem, GpuModel())
     order = [unit.variant for unit in units_of(spec)]
     places = [order.index(candidate.variant) for candidate in problem.candidates]
     np.testing.assert_allclose(
@@ -221,9 +223,9 @@ def test_single_kernels_teach_campaigns_that_have_them(
 def test_a_problem_looks_the_same_before_and_after_it_is_measured(store, supervisor):
     spec = specs()[0]
     run_units(units_of(spec), "all", store, supervisor=supervisor)
-    before = View.of(spec, build(spec.graph), MACHINE)
+    before = LaunchSums.of(spec, build(spec.graph), MACHINE)
     [problem] = problems(store)
-    after = View.of_measured(problem, MACHINE)
+    after = of_measured(problem, MACHINE)
     order = [unit.variant for unit in units_of(spec)]
     places = [order.index(candidate.variant) for candidate in problem.candidates]
     assert before.variants == after.variants == len(order)

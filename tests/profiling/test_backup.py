@@ -8,14 +8,13 @@ import time
 from collections import Counter
 
 import pytest
+from tests.profiling._made_up import MACHINE, measured, measurement, some_units, units_of_job
 
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import State
 from hetune.profiling.store.backup import backup, restore
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.jobs import measured, some_units
-from hetune.profiling.testing.records import MACHINE, measurement
 from hetune.variants.errors import LeaseError, StoreError
 
 from ._server import own_server
@@ -41,7 +40,9 @@ def path(tmp_path):
 def content(path):
     with Store.open(path) as store:
         queue = JobQueue(store)
-        found = [(queue.get(j.id), queue.units(j.id), queue.log(j.id)) for j in queue.list()]
+        found = [
+            (queue.get(j.id), units_of_job(queue, j.id), queue.log(j.id)) for j in queue.list()
+        ]
         return list(store.measurements()), found
 
 

@@ -25,7 +25,7 @@ from hetune.profiling.campaign import (
     units,
     units_seconds,
 )
-from hetune.profiling.campaign.cost import affordable_variants, least_variants, problem_seconds
+from hetune.profiling.campaign.estimate import affordable_variants, least_variants, problem_seconds
 from hetune.profiling.corpus import FAMILIES, build, recipe, size_of
 from hetune.profiling.jobs.queue import _digest
 from hetune.profiling.measure.limits import Limits
@@ -472,13 +472,12 @@ def test_a_wrong_campaign_is_refused(data, message):
         ),
         (
             {"corpus": {"graphs": 3, "sizes": 2}},
-            "mine.toml, corpus: unknown key 'sizes'; known are graphs, least_edges, most_edges, "
-            "seed",
+            "mine.toml, corpus: no option 'sizes'; it takes graphs, least_edges, most_edges, seed",
         ),
-        ({"sample": {}}, "mine.toml, sample: the key 'per_graph' is missing: give it"),
+        ({"sample": {}}, "mine.toml, sample: the option 'per_graph' is missing: give it"),
         (
             {"limits": {"rounds": "many"}},
-            "mine.toml, limits: rounds is 'many': give one of type int",
+            "mine.toml, limits: rounds is 'many', of type str: give one of type int",
         ),
         (
             {"sample": {"per_graph": 0}},

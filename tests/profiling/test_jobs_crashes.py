@@ -6,15 +6,14 @@ import time
 from contextlib import contextmanager
 
 import pytest
+from tests.profiling._made_up import MACHINE, measurement, some_units, units_of_job
 
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import State
-from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.jobs import some_units
-from hetune.profiling.testing.records import MACHINE, measurement
+from hetune.profiling.workers.worker import JobWorker
 from hetune.variants.errors import StoreError
 
 from ._server import own_server
@@ -43,7 +42,7 @@ def working(url, tmp_path, monkeypatch):
     """Workers on a job, each with connections of its own; gives the job and who says what is so."""
     # No hetune has these variants.
     monkeypatch.setattr(
-        "hetune.profiling.jobs.worker.units_of",
+        "hetune.profiling.workers.worker.units_of",
         lambda problem: some_units(1, start=dict(problem.graph.options)["seed"]),
     )
     over = threading.Event()
@@ -87,7 +86,7 @@ def check(url, job):
     with Store.open(url) as store:
         queue = JobQueue(store)
         assert queue.get(job.id).state is State.SUCCEEDED
-        assert {unit.state for unit in queue.units(job.id)} == {State.SUCCEEDED}
+        assert {unit.state for unit in units_of_job(queue, job.id)} == {State.SUCCEEDED}
         found = sorted(m.unit for m in store.measurements())
         assert found == sorted(unit.key for unit in some_units(PROBLEMS))
 

@@ -11,17 +11,16 @@ from pathlib import Path
 import psutil
 import pytest
 from filelock import FileLock
-from tests.profiling.test_jobs_beside import until
+from tests.profiling._made_up import MACHINE, measured, some_units, units_of_job
+from tests.profiling.test_jobs_in_service import until
 
 from hetune.profiling.jobs.leases import Leases
-from hetune.profiling.jobs.patience import LostError
 from hetune.profiling.jobs.records import State, Trains
-from hetune.profiling.jobs.train_once import answer
-from hetune.profiling.jobs.trainer import Trainer
-from hetune.profiling.jobs.training_process import TrainingProcess
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.jobs import measured, some_units
-from hetune.profiling.testing.records import MACHINE
+from hetune.profiling.workers.train_main import answer
+from hetune.profiling.workers.training_process import TrainingProcess
+from hetune.profiling.workers.training_thread import TrainingThread
+from hetune.profiling.workers.work_source import ProcessLostError
 from hetune.variants.errors import (
     FolderError,
     InputError,
@@ -66,11 +65,11 @@ def test_it_gives_the_model():
     [
         ([answers('{"error": "never", "fault": "data"}')], ModelError, "^never$"),
         ([answers('{"error": "not now", "fault": "machine"}')], WorkerError, "^not now$"),
-        ([answers('{"error": "a bug", "fault": "unknown"}')], LostError, "^a bug$"),
+        ([answers('{"error": "a bug", "fault": "unknown"}')], ProcessLostError, "^a bug$"),
         (["os.kill(os.getpid(), 15)"], WorkerError, r"was told to stop \(SIGTERM\)"),
-        (["os.kill(os.getpid(), 9)"], LostError, "was killed, as the system does"),
-        (["os.abort()"], LostError, "signal SIGABRT"),
-        (["sys.exit('its last words')"], LostError, "exit status 1: its last words$"),
+        (["os.kill(os.getpid(), 9)"], ProcessLostError, "was killed, as the system does"),
+        (["os.abort()"], ProcessLostError, "signal SIGABRT"),
+        (["sys.exit('its last words')"], ProcessLostError, "exit status 1: its last words$"),
         ([HANGS], ModelError, "longer than the limit of 0.01 s"),
     ],
     ids=range(8),
@@ -167,7 +166,7 @@ def job(store, queue):
 def trainer(tmp_path):
     def trainer(command, **options):
         given = {"poll_seconds": 0.01, "rest_seconds": 0.01, "lock": tmp_path / "lock"} | options
-        return Trainer(tmp_path / "store.db", command=command, **given)
+        return TrainingThread(tmp_path / "store.db", command=command, **given)
 
     return trainer
 
@@ -181,7 +180,7 @@ def runs(pid):
 
 
 def training(queue, job):
-    return queue.units(job)[-1]
+    return units_of_job(queue, job)[-1]
 
 
 def is_final(queue, job):
@@ -207,7 +206,7 @@ def test_it_measures_nothing(queue, trainer, job):
     other = queue.submit_units("other", some_units(2), retrain=True).id
     with trainer(TRAINS):
         until(is_final(queue, job))
-    assert {unit.attempt for unit in queue.units(other)} == {0}
+    assert {unit.attempt for unit in units_of_job(queue, other)} == {0}
 
 
 def test_who_is_killed_is_followed_by_another_attempt(queue, job, trainer, tmp_path):
@@ -263,7 +262,7 @@ def test_a_training_is_given_back_in_the_end(queue, job, trainer, tmp_path):
 
 def test_it_says_that_it_lives(queue, job, trainer):
     with trainer(script(HANGS), lease_seconds=8.0):  # a heartbeat every two seconds
-        until(lambda: training(queue, job).state is State.RUNNING)
+        until(lambda: training(queue, job).state == State.RUNNING)
         first = training(queue, job).heartbeat
         until(lambda: training(queue, job).heartbeat > first + timedelta(seconds=3))
     assert training(queue, job).token == 1
@@ -272,7 +271,7 @@ def test_it_says_that_it_lives(queue, job, trainer):
 def test_no_worker_measures_meanwhile(queue, job, trainer, tmp_path):
     with FileLock(tmp_path / "lock"), trainer(TRAINS):
         time.sleep(0.2)
-        assert training(queue, job).state is State.QUEUED
+        assert training(queue, job).state == State.QUEUED
     with trainer(TRAINS):
         until(is_final(queue, job))
 
@@ -284,8 +283,8 @@ def test_a_service_that_is_killed_loses_its_lease(store, queue, job, tmp_path):
         f"open({str(path)!r}, 'w').write(str(os.getpid()))", "sys.stdin.read()", "os._exit(1)"
     )
     line = (
-        "import time; from hetune.profiling.jobs.trainer import Trainer; "
-        f"Trainer({str(tmp_path / 'store.db')!r}, command={command!r}, "
+        "import time; from hetune.profiling.workers.training_thread import TrainingThread; "
+        f"TrainingThread({str(tmp_path / 'store.db')!r}, command={command!r}, "
         f"lock=__import__('pathlib').Path({str(tmp_path / 'lock')!r})).__enter__(); "
         "time.sleep(600)"
     )
@@ -311,5 +310,5 @@ def test_a_service_that_is_killed_loses_its_lease(store, queue, job, tmp_path):
 def test_a_database_that_is_away_is_tried_again(tmp_path, caplog):
     folder = tmp_path / "store.db"
     folder.mkdir()
-    with Trainer(folder, command=TRAINS, lock=tmp_path / "lock"):
+    with TrainingThread(folder, command=TRAINS, lock=tmp_path / "lock"):
         until(lambda: "cost models cannot be trained" in caplog.text)

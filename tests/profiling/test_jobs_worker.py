@@ -7,21 +7,20 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from filelock import FileLock
+from tests.profiling._made_up import MACHINE, measurement, some_units, units_of_job
 
 from hetune.costmodel.fingerprint import this_machine
 from hetune.profiling.corpus import recipe
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import State
-from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.measuring_lock import measuring_lock
+from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.records import Status
 from hetune.profiling.store.store import Store
-from hetune.profiling.supervisor import Supervisor
-from hetune.profiling.testing.jobs import some_units
-from hetune.profiling.testing.records import MACHINE, measurement
 from hetune.profiling.units import ProblemSpec
+from hetune.profiling.workers.worker import JobWorker
 from hetune.variants.errors import FolderError, InputError, StoreError, WorkerError
 from hetune.variants.frontend.presets import labeled_preset
 
@@ -78,7 +77,7 @@ def worker(store, fake, tmp_path):
 @pytest.mark.parametrize("has_gpu", [False, True])
 def test_units_for_gpus_are_for_machines_with_one(queue, fake, worker, monkeypatch, has_gpu):
     devices = ("cpu", "cuda") if has_gpu else ("cpu",)
-    monkeypatch.setattr("hetune.profiling.jobs.worker.devices_here", lambda: devices)
+    monkeypatch.setattr("hetune.profiling.workers.worker.devices_here", lambda: devices)
     wanted = units_of(replace(units(1)[0].problem, device="cuda"))[:2]
     job = queue.submit_units("mine", wanted)
     assert worker.step() is has_gpu
@@ -120,7 +119,7 @@ def test_what_is_known_whole_is_not_measured(store, queue, fake, worker):
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_model_is_trained_in_the_end(queue, worker, monkeypatch, device):
-    monkeypatch.setattr("hetune.profiling.jobs.worker.devices_here", lambda: ("cpu", "cuda"))
+    monkeypatch.setattr("hetune.profiling.workers.worker.devices_here", lambda: ("cpu", "cuda"))
     problem = replace(units(1)[0].problem, device=device)
     job = queue.submit_units("mine", units_of(problem)[:2], retrain=True)
     worker.run(lambda _: False, until_idle=True)
@@ -182,7 +181,7 @@ def test_faults_of_the_machine_are_no_attempts(queue, fake, worker):
     job = queue.submit_units("mine", units())
     waited = []
     worker.run(lambda seconds: bool(waited.append(seconds)) or queue.get(job.id).state.is_final)
-    [unit] = queue.units(job.id)
+    [unit] = units_of_job(queue, job.id)
     assert (unit.state, unit.attempt, unit.token) == (State.SUCCEEDED, 1, 1 + len(FULL))
     assert [seconds for seconds in waited if seconds] == [1, 2, 4, 8, 16, 32]
     assert sum("given back: no space" in line.text for line in queue.log(job.id)) == 2
@@ -193,7 +192,7 @@ def test_who_works_until_idle_says_what_the_machine_cannot_do(queue, fake, worke
     job = queue.submit_units("mine", units())
     with pytest.raises(WorkerError, match="no process"):
         worker.run(lambda _: False, until_idle=True)
-    assert queue.units(job.id)[0].attempt == 0
+    assert units_of_job(queue, job.id)[0].attempt == 0
 
 
 def away():
@@ -229,7 +228,7 @@ def test_what_comes_of_a_unit_is_kept_while_the_database_is_away(
     waited = []
     worker.run(lambda seconds: bool(waited.append(seconds)) or queue.get(job.id).state.is_final)
     assert [seconds for seconds in waited if seconds][:7] == [1, 2, 4, 8, 16, 32, 60]
-    assert {unit.attempt for unit in queue.units(job.id)} == {1}
+    assert {unit.attempt for unit in units_of_job(queue, job.id)} == {1}
     assert queue.get(job.id).state is (State.FAILED if name == "fail" else State.SUCCEEDED)
     assert "it is away; tried again in 60 s" in caplog.text
     assert len(fake.asked) == (2 if name == "release" else 1)
@@ -241,7 +240,7 @@ def test_a_stop_says_what_is_lost(queue, worker, monkeypatch, caplog):
     waited = []
     worker.run(lambda seconds: bool(seconds and not waited.append(seconds)))
     assert f"2 measurements of unit 1 of job {job.id} are lost" in caplog.text
-    [unit] = queue.units(job.id)
+    [unit] = units_of_job(queue, job.id)
     assert (unit.state, unit.token) == (State.RUNNING, 1)
 
 
@@ -279,7 +278,7 @@ def test_who_is_interrupted_gives_back_what_it_has(queue, fake, worker):
     job = queue.submit_units("mine", units())
     with pytest.raises(KeyboardInterrupt):
         worker.step()
-    [unit] = queue.units(job.id)
+    [unit] = units_of_job(queue, job.id)
     assert (unit.state, unit.attempt) == (State.QUEUED, 0)
 
 
@@ -292,7 +291,7 @@ def test_who_wakes_up_late_writes_nothing(store, queue, fake, worker, tmp_path):
     job = queue.submit_units("mine", units())
     assert worker.step()
     assert list(store.measurements()) == []
-    [unit] = queue.units(job.id)
+    [unit] = units_of_job(queue, job.id)
     assert (unit.state, unit.owner, unit.attempt) == (State.RUNNING, "other", 2)
 
 
@@ -309,8 +308,8 @@ def test_it_says_that_it_lives(store, queue, fake, tmp_path):
     beaten = threading.Event()
 
     def wait():
-        first = queue.units(job.id)[0].heartbeat
-        while queue.units(job.id)[0].heartbeat == first and not beaten.wait(0.01):
+        first = units_of_job(queue, job.id)[0].heartbeat
+        while units_of_job(queue, job.id)[0].heartbeat == first and not beaten.wait(0.01):
             pass
 
     fake.meanwhile = wait

@@ -8,23 +8,23 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 import torch
+from tests.profiling._fake_gpu import FakeGpu
 from torch import Tensor
 
 from hetune.profiling.corpus import build, recipe
-from hetune.profiling.heartbeat import Heartbeat
 from hetune.profiling.measure import bench as benches
 from hetune.profiling.measure.bench import Bench, answers, bench_of, devices_here, place_of
 from hetune.profiling.measure.limits import Limits, usable_gpu_memory
 from hetune.profiling.measure.problem import measure_problem, promoted_for
-from hetune.profiling.measure.record import Stamp
+from hetune.profiling.measure.record import GraphFacts, Stamp
 from hetune.profiling.measure.reference import Reference, product
-from hetune.profiling.memory import limit_memory
+from hetune.profiling.process.heartbeat import Heartbeat
+from hetune.profiling.process.memory_limit import limit_memory
+from hetune.profiling.process.messages import Order
+from hetune.profiling.process.supervisor import Supervisor
+from hetune.profiling.process.worker import Worker
 from hetune.profiling.records import Measurement, Status
-from hetune.profiling.supervisor import Supervisor
-from hetune.profiling.testing.card import Card
 from hetune.profiling.units import ProblemSpec, Unit
-from hetune.profiling.wire import Order
-from hetune.profiling.worker import Worker
 from hetune.variants.backends.base import Place, Runner
 from hetune.variants.backends.triton.ahead import triton_version
 from hetune.variants.backends.triton.backend import TritonBackend
@@ -62,7 +62,7 @@ class Rig(TritonBackend):
 
     def __init__(self) -> None:
         super().__init__()
-        self.card = Card()
+        self.card = FakeGpu()
         self.spoil: dict[int, Callable[[], None]] = {}
         self.bound = 0
         self.compiled = 0
@@ -217,8 +217,10 @@ def heartbeat():
 
 def test_a_worker_takes_the_bench_of_the_problem_s_device(rig, variants, heartbeat, monkeypatch):
     limits, sent, made = [], [], []
-    monkeypatch.setattr("hetune.profiling.worker.limit_memory", limits.append)
-    monkeypatch.setattr("hetune.profiling.worker.lift_memory_limit", lambda: limits.append(0))
+    monkeypatch.setattr("hetune.profiling.process.worker.limit_memory", limits.append)
+    monkeypatch.setattr(
+        "hetune.profiling.process.worker.lift_memory_limit", lambda: limits.append(0)
+    )
 
     def bench(device: str) -> Bench:
         made.append(device)
@@ -230,16 +232,16 @@ def test_a_worker_takes_the_bench_of_the_problem_s_device(rig, variants, heartbe
         problem = replace(PROBLEM, device=device)
         chosen = [v for v in promoted_for(problem) if len(v.plan.launches) == 1][:1]
         worker.answer(Order(problem, tuple(v.id for v in chosen), STAMP, LIMITS, 0))
-    found = [answer["measurements"][0] for answer in sent if "measurements" in answer]
-    assert [m["device"] for m in found] == ["cuda", "cpu", "cuda"]
-    assert [m["status"] for m in found] == ["ok"] * 3
+    found = [answer[0] for answer in sent if isinstance(answer, list)]
+    assert [m.device for m in found] == ["cuda", "cpu", "cuda"]
+    assert [m.status for m in found] == ["ok"] * 3
     assert made == ["cuda", "cpu"]
     assert limits == [0, LIMITS.memory_bytes, 0]
 
 
 @pytest.mark.parametrize("bound", [0, None], ids=["a variant", "before variants"])
 def test_a_worker_without_its_card_ends(rig, variants, heartbeat, monkeypatch, bound):
-    monkeypatch.setattr("hetune.profiling.worker.lift_memory_limit", lambda: None)
+    monkeypatch.setattr("hetune.profiling.process.worker.lift_memory_limit", lambda: None)
 
     def fail(*_: object) -> None:
         raise RuntimeError("an illegal memory access was encountered")
@@ -252,14 +254,14 @@ def test_a_worker_without_its_card_ends(rig, variants, heartbeat, monkeypatch, b
     worker = Worker(heartbeat, sent.append, bench_of=lambda device: rig.bench(check=lost))
     with pytest.raises(WorkerError, match="the GPU is lost"):
         worker.answer(Order(PROBLEM, (variants[0].id,), STAMP, LIMITS, 0))
-    assert all("graph" in answer for answer in sent)
+    assert all(isinstance(answer, GraphFacts) for answer in sent)
 
 
 def test_the_bound_on_addresses_can_be_taken_away(monkeypatch):
     set_to = []
     monkeypatch.setattr("resource.setrlimit", lambda which, pair: set_to.append(pair))
     monkeypatch.setattr("resource.getrlimit", lambda which: (5, 2**60))
-    from hetune.profiling.memory import lift_memory_limit
+    from hetune.profiling.process.memory_limit import lift_memory_limit
 
     limit_memory(1000)
     lift_memory_limit()
@@ -355,7 +357,7 @@ def test_what_is_compiled_ahead_is_what_runs(monkeypatch, variants):
 
 
 def test_a_card_s_yardstick_is_a_product_by_its_events():
-    card = Card()
+    card = FakeGpu()
     reference = Reference(lambda: card.work(1.5), card.stopwatch())
     assert reference.read() == pytest.approx(1.5e-3)
     assert card.said.count("work") == 8

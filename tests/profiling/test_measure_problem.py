@@ -188,7 +188,7 @@ def test_variants_that_run_the_same_are_measured_once(small, variants):
 
 def test_a_brief_run_is_timed_right_after_another_one(graph, variants):
     rig = Rig(seconds={256: 0.01, 1024: 0.05, 4096: 0.05})
-    bench = replace(rig.bench(), brief_seconds=0.02)
+    bench = replace(rig.bench(), short_seconds=0.02)
     found = measure_problem(PROBLEM, graph, variants, STAMP, bench=bench)
     # One run is checked, one warms up; the brief variant's rounds have two each.
     expected = {256: 2 + 2 * 7, 1024: 2 + 7, 4096: 2 + 7}
@@ -202,7 +202,7 @@ def test_a_brief_run_is_timed_right_after_another_one(graph, variants):
 
 def test_runs_that_warm_up_spend_a_candidate_s_time(graph, variants):
     rig = Rig(seconds={256: 0.01, 1024: 0.01, 4096: 0.01})
-    bench, limits = replace(rig.bench(), brief_seconds=0.02), Limits(unit_seconds=0.205)
+    bench, limits = replace(rig.bench(), short_seconds=0.02), Limits(unit_seconds=0.205)
     found = measure_problem(PROBLEM, graph, variants, STAMP, bench=bench, limits=limits)
     # Two runs before the rounds, and two in each.
     assert [len(m.samples) for m in found] == [9, 9, 9]
@@ -461,6 +461,15 @@ def test_every_step_is_announced(measure, variants):
     for (variant, runs), (_, later) in pairwise(steps):
         ran = set(rig.runs[runs:later])
         assert ran <= ({block_of[variant]} if variant else set())
+
+
+def test_a_step_is_announced_by_the_variant_that_was_asked_for():
+    """On a graph of one side, a hybrid variant runs another one's plan."""
+    one_way = typed_graph((30, 2), [(0, 1, 60), (0, 1, 50)])
+    hybrid = {v.id: v for v in promoted_for(PROBLEM)}["hybrid/b1024"]
+    steps: list[str] = []
+    measure_problem(PROBLEM, one_way, [hybrid], STAMP, bench=Rig().bench(), beat=steps.append)
+    assert set(steps) == {SETUP, hybrid.id}
 
 
 def test_preparing_is_from_an_unindexed_graph_and_once_for_each_plan(graph):

@@ -1,9 +1,9 @@
 """What a run and its launches take, by clocks and events that a test makes up."""
 
 import pytest
+from tests.profiling._fake_gpu import FakeGpu
 
 from hetune.profiling.measure.stopwatch import Mark, TimedRun, WallStopwatch
-from hetune.profiling.testing.card import Card
 
 
 def test_a_clock_times_a_run_and_what_is_between_its_marks():
@@ -19,7 +19,7 @@ def test_a_clock_times_a_run_and_what_is_between_its_marks():
 
 
 def test_a_run_finds_the_card_idle_and_its_cache_cold_and_is_waited_for_once():
-    card = Card()
+    card = FakeGpu()
 
     def run(mark: Mark) -> str:
         mark()
@@ -41,7 +41,7 @@ def test_a_run_finds_the_card_idle_and_its_cache_cold_and_is_waited_for_once():
 
 
 def test_who_makes_no_marks_has_no_launches():
-    card = Card()
+    card = FakeGpu()
     _, sample = card.stopwatch().time(lambda mark: card.work(2.0))
     assert sample.launches == ()
     assert WallStopwatch().time(lambda mark: None)[1].launches == ()

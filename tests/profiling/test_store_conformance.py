@@ -2,9 +2,7 @@
 
 import pytest
 
-pytest.register_assert_rewrite("hetune.profiling.testing.stores")
-
-from hetune.profiling.testing.stores import StoreConformance  # noqa: E402
+from ._store_suite import StoreConformance
 
 
 class TestSqlite(StoreConformance):

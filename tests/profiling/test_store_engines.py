@@ -7,12 +7,12 @@ import sys
 from contextlib import closing
 
 import pytest
+from tests.profiling._made_up import MACHINE, measurement
 
 from hetune.profiling.store.backup import backup, restore
 from hetune.profiling.store.connect import check_place, held
 from hetune.profiling.store.parquet import export_parquet, import_parquet
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.records import MACHINE, measurement
 from hetune.variants.errors import StoreError
 
 ANOTHER = """

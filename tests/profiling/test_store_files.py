@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import event
+from tests.profiling._made_up import MACHINE, measurement
 
 from hetune.profiling.store.prune import Prune, matching
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.records import MACHINE, measurement
 from hetune.variants.errors import StoreError
 
 OTHER = "set HETUNE_STORE to another store"

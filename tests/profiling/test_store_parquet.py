@@ -7,12 +7,12 @@ from dataclasses import asdict, fields, replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.profiling._made_up import MACHINE, OTHER_MACHINE, measurement
 
 from hetune.profiling.records import Measurement, Status
 from hetune.profiling.store import parquet
 from hetune.profiling.store.parquet import export_parquet, import_parquet
-from hetune.profiling.store.store import ALL, Added, Store
-from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, measurement
+from hetune.profiling.store.store import ALL, AddedCounts, Store
 from hetune.variants.errors import StoreError
 
 
@@ -111,8 +111,8 @@ def test_what_comes_out_goes_in(store, path, tmp_path, monkeypatch):
     export_parquet(store, path, ALL)
     with Store.open(tmp_path / "other.db") as second:
         second.add([other], OTHER_MACHINE)
-        assert import_parquet(second, path) == Added(3, 1)
-        assert import_parquet(second, path) == Added(0, 4)
+        assert import_parquet(second, path) == AddedCounts(3, 1)
+        assert import_parquet(second, path) == AddedCounts(0, 4)
 
         def content(of):
             return sorted(of.with_fingerprints(ALL), key=lambda pair: repr(pair[0]))
@@ -178,5 +178,5 @@ def test_a_record_that_makes_no_sense_is_named_or_left_out(store, path, tmp_path
     with Store.open(tmp_path / "new.db") as new:
         with pytest.raises(StoreError, match=r"record 2 makes no sense .*--on-error skip"):
             import_parquet(new, path)
-        assert import_parquet(new, path, on_error="skip") == Added(2, 0)
+        assert import_parquet(new, path, on_error="skip") == AddedCounts(2, 0)
     assert "record 2 makes no sense" in caplog.text

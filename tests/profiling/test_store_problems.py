@@ -9,6 +9,13 @@ from datetime import timedelta
 import numpy as np
 import pytest
 from tests.costmodel import _synthetic
+from tests.profiling._made_up import (
+    MACHINE,
+    OTHER_MACHINE,
+    OTHER_PROGRAM,
+    PROGRAM,
+    measurement,
+)
 
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem, count_graphs
 from hetune.costmodel.features.graph import NAMES
@@ -17,13 +24,6 @@ from hetune.profiling.records import PROTOCOLS, LaunchRecord, Measurement, Statu
 from hetune.profiling.store.problems import problems, select
 from hetune.profiling.store.store import ALL, Store
 from hetune.profiling.store.summary import standard_error
-from hetune.profiling.testing.records import (
-    MACHINE,
-    OTHER_MACHINE,
-    OTHER_PROGRAM,
-    PROGRAM,
-    measurement,
-)
 from hetune.variants.errors import StoreError
 from hetune.variants.frontend.presets import labeled_preset
 
@@ -232,8 +232,6 @@ def test_protocols_are_not_mixed(store, caplog):
         assert [c.variant for p in problems(store) for c in p.candidates] == ["hybrid/b1"]
     assert "2 measurements" in caplog.text
     assert "another protocol than 2" in caplog.text
-    [old] = problems(store, protocol=0)
-    assert len(old.candidates) == 2
 
 
 def test_devices_are_not_mixed(store):

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from tests.profiling._made_up import some_units
 
-from hetune.profiling.testing.jobs import some_units
 from hetune.variants.program.labeled import LabeledProgram
 
 KEYS = {

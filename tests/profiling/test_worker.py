@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import errno
-import json
-import math
 import mmap
 import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,21 +16,15 @@ import pytest
 
 from hetune.profiling.corpus import build, recipe
 from hetune.profiling.corpus.sources import digest_of
-from hetune.profiling.heartbeat import SETTING_UP, Heartbeat
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import graph_facts, units_of
 from hetune.profiling.measure.record import GraphFacts, Stamp
-from hetune.profiling.records import LaunchRecord, Measurement, Status
-from hetune.profiling.supervisor import Supervisor
+from hetune.profiling.process.heartbeat import SETTING_UP, Heartbeat
+from hetune.profiling.process.messages import Order, Refusal
+from hetune.profiling.process.supervisor import Supervisor
+from hetune.profiling.process.worker import Worker
+from hetune.profiling.records import Measurement
 from hetune.profiling.units import ProblemSpec, Unit
-from hetune.profiling.wire import (
-    Order,
-    facts_from_json,
-    facts_to_json,
-    measurement_from_json,
-    measurement_to_json,
-)
-from hetune.profiling.worker import Worker
 from hetune.variants.errors import WorkerError
 from hetune.variants.frontend.presets import labeled_preset
 from hetune.variants.graph import index_native
@@ -210,7 +201,7 @@ def test_a_real_worker_measures_and_ends_with_its_supervisor():
 
 
 def test_a_worker_keeps_the_last_graph(monkeypatch):
-    monkeypatch.setattr("hetune.profiling.worker.limit_memory", lambda nbytes: None)
+    monkeypatch.setattr("hetune.profiling.process.worker.limit_memory", lambda nbytes: None)
     heartbeat, answers, graphs = Heartbeat.create(), [], []
 
     def measure(problem, graph, variants, stamp, *, limits, bench, seed, beat):
@@ -222,7 +213,7 @@ def test_a_worker_keeps_the_last_graph(monkeypatch):
         wanted = units(faults)
         worker.answer(Order(problem(faults), (wanted[0].variant,), STAMP, LIMITS, 0))
     assert graphs[0] is graphs[1] is not graphs[2]
-    assert [list(answer) for answer in answers] == [["graph"], ["measurements"]] * 3
+    assert [type(answer) for answer in answers] == [GraphFacts, list] * 3
     heartbeat.close()
 
 
@@ -231,7 +222,7 @@ def test_a_worker_keeps_the_last_graph(monkeypatch):
     [(0o777, "", "can be written by others"), (0o700, "none-of-that-name", "that is not there")],
 )
 def test_where_nothing_can_be_compiled_is_no_result(mode, compiler, said, monkeypatch, tmp_path):
-    monkeypatch.setattr("hetune.profiling.worker.limit_memory", lambda nbytes: None)
+    monkeypatch.setattr("hetune.profiling.process.worker.limit_memory", lambda nbytes: None)
     monkeypatch.setenv("HETUNE_CXX", compiler)
     tmp_path.chmod(mode)
     index_native.library()  # kept by the process: not to be of this registry
@@ -240,8 +231,8 @@ def test_where_nothing_can_be_compiled_is_no_result(mode, compiler, said, monkey
         order = Order(problem(), (units("-")[0].variant,), STAMP, LIMITS, 0)
         Worker(heartbeat, answers.append).answer(order)
     heartbeat.close()
-    assert list(answers[-1]) == ["refused"]
-    assert said in answers[-1]["refused"]
+    assert isinstance(answers[-1], Refusal)
+    assert said in answers[-1].reason
 
 
 def test_a_process_that_can_compile_nothing_is_an_error(faulty):
@@ -274,27 +265,3 @@ def test_a_heartbeat_has_its_blocks_before_it_is_memory(monkeypatch):
     Heartbeat.create().close()
     assert len(blocks) == 1
     assert blocks[0] > 0  # on a full disk, writing where there is none ends the process
-
-
-def test_orders_survive_the_wire():
-    order = Order(problem(), ("a", "b"), STAMP, Limits(rounds=8, memory_bytes=5), 3)
-    assert Order.from_json(json.loads(json.dumps(order.to_json()))) == order
-
-
-def test_facts_survive_the_wire():
-    facts = GraphFacts("abc", (1.0, 2.5))
-    assert facts_from_json(json.loads(json.dumps(facts_to_json(facts)))) == facts
-
-
-def test_measurements_survive_the_wire():
-    launch = LaunchRecord("k", "fused", (1.0, 2.0), (0.1, 0.2))
-    measurement = Measurement(
-        unit="u", campaign="c", machine="m", graph="g", graph_fingerprint="f", family="y",
-        graph_features=(1.0,), program=labeled_preset("rgcn", 1, 2), threads=4, variant="v/b1",
-        plan="p", status=Status.WRONG, error="é\n", samples=(0.5, 1e-9), launches=(launch,),
-        prepare_seconds=0.1, preparation=(3.0,), relative_error=math.inf, peak_bytes=7, drift=0.2,
-        protocol=1, code_version="1", measured_at=datetime.now(UTC),
-    )  # fmt: skip
-    assert measurement_from_json(json.loads(json.dumps(measurement_to_json(measurement)))) == (
-        measurement
-    )

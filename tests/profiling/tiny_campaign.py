@@ -7,9 +7,9 @@ progress, and ``ended`` with its exit code, or minus the signal that killed it.
 import os
 import sys
 
+from hetune.profiling.campaign.run import run_units
 from hetune.profiling.corpus import recipe
 from hetune.profiling.measure.problem import units_of
-from hetune.profiling.runner import run_units
 from hetune.profiling.store.store import Store
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.frontend.presets import labeled_preset

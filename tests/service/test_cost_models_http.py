@@ -6,12 +6,12 @@ import httpx
 import pytest
 from tests.costmodel._synthetic import contrary_model, problems
 from tests.profiling._filled import fill
+from tests.profiling._made_up import MACHINE
 
 from hetune.costmodel.evaluate.card import PAGE
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.records import MACHINE
-from hetune.profiling.train import cards_folder, train
+from hetune.profiling.training.train import cards_folder, train
 from hetune.service.server.app import application
 
 from ._serving import asking, make_service

@@ -311,11 +311,6 @@ def test_who_chooses_is_the_champion_for_the_device(tmp_path):
     assert service.cost_models.list().models == ()
 
 
-def test_answers_of_a_gpu_are_not_joined(tmp_path):
-    with pytest.raises(InputError, match=r"batch_requests is 2.*leave it at 1"):
-        Service.open(tmp_path, engine=Engine("triton"), batch_requests=2)
-
-
 def test_without_a_gpu_there_is_no_engine_for_one(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(VariantError, match="no GPU: torch sees none here"):

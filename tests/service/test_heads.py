@@ -1,10 +1,9 @@
 """HEAD is answered as GET is, without a body; headers that there must be one of; plain names."""
 
 import pytest
+from tests.profiling._made_up import MACHINE, some_units
 
 import hetune
-from hetune.profiling.testing.jobs import some_units
-from hetune.profiling.testing.records import MACHINE
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.jobs.campaigns import campaign_of
 from hetune.service.core.jobs.work_documents import ClaimRequest

@@ -6,12 +6,11 @@ import threading
 import httpx
 import pytest
 from sqlalchemy import text
+from tests.profiling._made_up import MACHINE, measured, some_units
 
 from hetune.profiling.campaign import read
-from hetune.profiling.jobs.activity import Activity
 from hetune.profiling.jobs.leases import Leases
-from hetune.profiling.testing.jobs import measured, some_units
-from hetune.profiling.testing.records import MACHINE
+from hetune.profiling.workers.activity import Activity
 from hetune.service.core.formats.documents import parse
 from hetune.service.http.routes import jobs
 from hetune.service.server.app import application

@@ -1,6 +1,5 @@
 """Lines of the log: their form, the line of each request, and what is in none of them."""
 
-import asyncio
 import json
 import logging
 import sys
@@ -90,17 +89,8 @@ def test_probes_that_go_well_are_for_debugging(service):
 def test_refusals_are_told_together(service, monkeypatch):
     """However many there are: a busy service has better things to do."""
     now = 100.0
-    monkeypatch.setattr(observe, "time", SimpleNamespace(monotonic=lambda: now, perf_counter=int))
-
-    async def app(scope, receive, send):
-        if scope["path"] == "/refused":
-            scope["state"]["failure"] = "BusyError"
-
-    async def ask(path):
-        scope = {"type": "http", "method": "POST", "path": path, "state": {}, "headers": []}
-        await observed(scope, None, None)
-
-    observed = observe.RequestObserver(app, service.metrics)
+    monkeypatch.setattr(observe, "time", SimpleNamespace(monotonic=lambda: now))
+    observer = observe.RequestObserver(service.metrics)
     with logged(logging.INFO) as log:
         for path, seconds in (
             *[("/refused", 0.0)] * 4,
@@ -111,7 +101,8 @@ def test_refusals_are_told_together(service, monkeypatch):
             ("/refused", 0.2),
         ):
             now += seconds
-            asyncio.run(ask(path))
+            state = {"failure": "BusyError"} if path == "/refused" else {}
+            observer.record({"method": "POST", "path": path, "state": state}, 429, 0, 0.0)
     told = [line["message"] for line in log.requests if line.get("failure") == "BusyError"]
     assert [int(message.split()[0]) for message in told] == [1, 5, 1]
     assert len(log.requests) == len(told) + 2

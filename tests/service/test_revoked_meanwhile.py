@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
+from tests.profiling._made_up import some_units
 
-from hetune.profiling.testing.jobs import some_units
 from hetune.service.core.keys.keys import FILE, Keys
 from hetune.service.core.keys.scopes import KeyScope
 from hetune.service.server.app import application

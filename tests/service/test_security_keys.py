@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import html
 import http.client
+import threading
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -19,7 +20,8 @@ from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.pages.access import is_page
 from hetune.service.pages.sessions import Sessions
 from hetune.service.server.app import application, routes
-from hetune.service.server.layers import Guard
+from hetune.service.server.guard import Guard
+from hetune.service.server.middleware import Middleware
 
 from ._logs import logged
 from ._routes import concrete, every_route
@@ -236,9 +238,10 @@ def test_other_kinds_of_connections_are_closed(service):
     for root in (None, "sesame"):
         sent = []
         access = Access(Keys(service.folder.root / FILE), root)
-        guard = Guard(app, access, None, sessions)
+        guard = Guard(access, None, sessions, threading.Event())
+        middleware = Middleware(app, guard, service.metrics, threading.Event())
         scope = {"type": "websocket", "path": "/v1/health/live", "headers": []}
-        asyncio.run(guard(scope, None, send))
+        asyncio.run(middleware(scope, None, send))
         assert sent == [{"type": "websocket.close", "code": 1008}]
 
 

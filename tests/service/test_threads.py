@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from hetune.service.core.inference import selection
-from hetune.service.core.inference.joined import JoinedPart, _alone
 from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.graph.threads import kernel_threads, used_threads, using_threads
 from hetune.variants.runtime import layer_runner
@@ -76,17 +75,6 @@ def test_samples_of_regret_run_as_the_layer_did(service, used):
     sample.run(sample.variants[0])
     assert used == [1, 1, 1]
     assert sample.threads == 1
-
-
-@pytest.mark.usefixtures("two_threads")
-def test_separate_runs_are_tried_as_they_would_run(service, used, monkeypatch):
-    report = service.selection.select("m", service.graphs.add(tiny_graph()))
-    model = service.models.get("m")
-    part = JoinedPart(model, tiny_graph(), X, report.layers, frozenset({1}), by_type=False)
-    monkeypatch.setattr(selection, "ALONE_SECONDS", 0.0)  # counts for what is chosen from now on
-    with torch.no_grad():
-        assert torch.equal(_alone(part, X)[-1], service.inference.run("m", tiny_graph(), X).out)
-    assert used[:2] == [layer.threads for layer in report.layers] == [1, 1]
 
 
 @pytest.mark.usefixtures("two_threads")

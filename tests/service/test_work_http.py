@@ -9,18 +9,17 @@ from dataclasses import asdict, replace
 
 import httpx
 import pytest
+from tests.profiling._made_up import MACHINE, PROGRAM, measured, some_units, units_of_job
 
 import hetune
 from hetune.clients.http import retries
 from hetune.clients.http.leases import HttpLeases
 from hetune.profiling.corpus import recipe
 from hetune.profiling.jobs.records import State
-from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.records import Status
-from hetune.profiling.store.store import Added
-from hetune.profiling.testing.jobs import measured, some_units
-from hetune.profiling.testing.records import MACHINE, PROGRAM
+from hetune.profiling.store.store import AddedCounts
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
+from hetune.profiling.workers.worker import JobWorker
 from hetune.service.core.formats.documents import parse
 from hetune.service.core.jobs import work_leases as work
 from hetune.service.core.jobs.work_documents import LeaseDocument, MeasuredUnit, WantedDocument
@@ -183,9 +182,9 @@ def test_graphs_of_files_are_not_lent(http, queue, tmp_path):
     job = queue.submit_units("mine", [*units, *some_units(1, start=130)])
     found = http.post(LEASES, json=CLAIM).json()
     assert found["problem"]["graph"]["name"] == "g130"
-    states = [unit.state for unit in queue.units(job.id)]
+    states = [unit.state for unit in units_of_job(queue, job.id)]
     assert states == [State.FAILED, State.FAILED, State.RUNNING]
-    assert "the graph is a file" in queue.units(job.id)[0].error
+    assert "the graph is a file" in units_of_job(queue, job.id)[0].error
 
 
 def test_a_worker_reads_no_file_that_a_service_names(service, queue, lender, monkeypatch):
@@ -271,7 +270,7 @@ def test_measurements_arrive_as_they_are(service, queue, lender):
     numbers = {"relative_error": math.inf, "drift": math.nan, "prepare_seconds": 1 / 3}
     [found] = measured(lease, status=Status.WRONG, error="it is \u00e4\U0001f600", **numbers)
     found = replace(found, program=unit.problem.program, threads=1, graph="odd", family="typed")
-    assert lender.complete(lease, [found], MACHINE) == Added(1, 0)
+    assert lender.complete(lease, [found], MACHINE) == AddedCounts(1, 0)
     [kept] = [m for m in service.measurements.store.measurements() if m.unit == unit.key]
     assert math.isnan(kept.drift)
     assert asdict(replace(kept, drift=0.0)) == asdict(replace(found, drift=0.0))
@@ -283,7 +282,7 @@ def test_an_answer_that_is_lost_is_asked_for_again(service, url, queue, waits):
         queue.submit_units("mine", some_units(1, start=170))
         lease = lender.claim("me", MACHINE.digest)
         network.faults = [Faulty.lose_answer, Faulty.be_busy, Faulty.refuse]
-        assert lender.complete(lease, measured(lease), MACHINE) == Added(0, 2)
+        assert lender.complete(lease, measured(lease), MACHINE) == AddedCounts(0, 2)
         assert len(waits) == 3
         assert len({*network.requests[1:]}) == 1
         network.faults = [Faulty.lose_answer]
@@ -298,7 +297,7 @@ def test_a_claim_whose_answer_is_lost_is_sent_again(url, queue):
     with HttpLeases(url, key="sesame", transport=network) as lender:
         lease = lender.claim("me", MACHINE.digest)
         assert (len(network.requests), lease.attempt) == (2, 1)
-        states = [unit.state for unit in queue.units(job.id)]
+        states = [unit.state for unit in units_of_job(queue, job.id)]
         assert states == [State.RUNNING, State.QUEUED]
         assert lender.claim("me", MACHINE.digest).unit != lease.unit
 

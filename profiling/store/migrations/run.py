@@ -15,23 +15,30 @@ from sqlalchemy import Connection
 from hetune.profiling.store.migrations.revision import REVISION, REVISIONS_TABLE
 
 
-def upgrade(connection: Connection, found: str | None, to: str = REVISION) -> bool:
+def stamp(connection: Connection) -> None:
+    """Says of new tables that they are up to date, within the transaction that was begun."""
+    context = MigrationContext.configure(connection, opts={"version_table": REVISIONS_TABLE})
+    context.stamp(_script(), REVISION)
+
+
+def upgrade(connection: Connection, found: str) -> bool:
     """Takes the steps that are missing, within the transaction that was begun.
 
     Args:
         connection: Of a transaction that holds the lock on writing.
-        found: The revision of the tables; None for those from before there were any.
-        to: The revision to bring them to.
+        found: The revision of the tables.
 
     Returns:
         False if this hetune does not know the revision: nothing was done.
     """
-    script = ScriptDirectory(str(Path(__file__).parent))
-    if found is not None and not _is_known(script, found):
+    script = _script()
+    try:
+        script.get_revision(found)
+    except CommandError:
         return False
 
     def steps(current: Any, _: MigrationContext) -> Any:
-        return script._upgrade_revs(to, current)
+        return script._upgrade_revs(REVISION, current)
 
     with EnvironmentContext(Config(), script, fn=steps) as environment:
         environment.configure(connection, version_table=REVISIONS_TABLE, transactional_ddl=True)
@@ -39,8 +46,5 @@ def upgrade(connection: Connection, found: str | None, to: str = REVISION) -> bo
     return True
 
 
-def _is_known(script: ScriptDirectory, revision: str) -> bool:
-    try:
-        return script.get_revision(revision) is not None
-    except CommandError:
-        return False
+def _script() -> ScriptDirectory:
+    return ScriptDirectory(str(Path(__file__).parent))

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from hetune.costmodel.evaluate.card import MARKDOWN, PAGE
 from hetune.costmodel.following import Following, Given
 from hetune.costmodel.shelf.shelf import Entry, Shelf
-from hetune.profiling import promotion
-from hetune.profiling.train import cards_folder
+from hetune.profiling.training import promotion
+from hetune.profiling.training.train import cards_folder
 from hetune.service.core.cost_models.documents import (
     ActiveModel,
     AliasChange,

@@ -82,20 +82,6 @@ class SubsetReport(Document):
     edges: tuple[int, ...] = ()
 
 
-class BatchReport(Document):
-    """The run that answered a request together with others.
-
-    Attributes:
-        requests: How many.
-        nodes: Of their graphs together.
-        edges: Likewise.
-    """
-
-    requests: int
-    nodes: int
-    edges: int
-
-
 class RunReport(Document):
     """An answer without its outputs.
 
@@ -105,7 +91,6 @@ class RunReport(Document):
         graph: Id of the graph.
         layers: One for each of the model's.
         subset: How rows of some nodes were computed, if not all were asked for.
-        batch: The run, if it answered other requests, too: `measured_seconds` are of all of it.
     """
 
     model: str
@@ -113,7 +98,6 @@ class RunReport(Document):
     graph: str
     layers: tuple[LayerReport, ...]
     subset: SubsetReport | None = None
-    batch: BatchReport | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ _SECONDS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0),
 )
-_REQUESTS = (1, 2, 4, 8, 16, 32, 64)
 _RATIOS = (1.0, 1.01, 1.02, 1.05, 1.1, 1.2, 1.35, 1.5, 2.0, 3.0, 5.0, 10.0)
 _LOGARITHMS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)
 
@@ -55,7 +54,6 @@ class Metrics:
         variant_chosen: Layers that ran; `layer`, `variant`.
         fallbacks: Choices that the roofline model made; `layer`.
         regret_sample: Chosen over best, of layers that were run again when idle; `layer`.
-        batch_requests: Requests that one run answered, where they may be joined.
         queue_length: What waits or is under way; `queue`.
     """
 
@@ -122,12 +120,6 @@ class Metrics:
             ("layer",),
             registry=registry,
             buckets=_RATIOS,
-        )
-        self.batch_requests = Histogram(
-            "hetune_batch_requests",
-            "Requests that one run answered, where they may be joined",
-            registry=registry,
-            buckets=_REQUESTS,
         )
         self.queue_length = Gauge(
             "hetune_queue_length", "What waits or is under way", ("queue",), registry=registry

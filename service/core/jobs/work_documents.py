@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import AwareDatetime, Field, JsonValue
 
 from hetune.costmodel.fingerprint import Fingerprint
-from hetune.profiling.jobs.records import Lease, Measure
+from hetune.profiling.jobs.records import Lease, MeasureTask
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.record import GraphFacts, Stamp, Times, record
 from hetune.profiling.records import LaunchRecord, Measurement, Status
@@ -75,7 +75,7 @@ class LeaseDocument(Document):
     def of(cls, lease: Lease) -> Self:
         """The document of a lease to measure."""
         work = lease.work
-        assert isinstance(work, Measure)
+        assert isinstance(work, MeasureTask)
         return cls(
             unit=lease.unit,
             job=lease.job,
@@ -103,7 +103,7 @@ class LeaseDocument(Document):
             machine=self.machine,
             attempt=self.attempt,
             expires=self.expires,
-            work=Measure(units, self.limits, frozenset(self.known)),
+            work=MeasureTask(units, self.limits, frozenset(self.known)),
         )
 
 
@@ -229,7 +229,7 @@ class MeasuredRequest(Document):
         Raises:
             InputError: They are of something else than was lent.
         """
-        units = lease.work.units if isinstance(lease.work, Measure) else ()
+        units = lease.work.units if isinstance(lease.work, MeasureTask) else ()
         lent = {unit.key: unit for unit in units}
         if not {found.unit for found in self.measurements} <= lent.keys():
             raise InputError("measurements of other units than those that were lent")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import hetune
 from hetune.profiling.corpus import whole
 from hetune.profiling.jobs.leases import Leases
-from hetune.profiling.jobs.records import Lease, Measure
+from hetune.profiling.jobs.records import Lease, MeasureTask
 from hetune.profiling.store.rows import check_row
 from hetune.service.core.formats.safe_names import check_plain
 from hetune.service.core.jobs.work_documents import (
@@ -73,7 +73,7 @@ class WorkLeases:
     def most_bytes(self, unit: int, token: int) -> int:
         """Bytes that measurements of a lease's units take, at most."""
         lease = self._leases().find(unit, token)
-        units = lease.work.units if isinstance(lease.work, Measure) else ()
+        units = lease.work.units if isinstance(lease.work, MeasureTask) else ()
         return min(MOST_BYTES, (len(units) + 1) * MOST_UNIT_BYTES)
 
     def complete(self, unit: int, token: int, request: MeasuredRequest) -> AddedDocument:
@@ -109,4 +109,4 @@ class WorkLeases:
 def reads_a_file(lease: Lease) -> bool:
     """Whether a lease's graph, or what it is a part of, is a file."""
     work = lease.work
-    return isinstance(work, Measure) and whole(work.units[0].problem.graph).kind == "file"
+    return isinstance(work, MeasureTask) and whole(work.units[0].problem.graph).kind == "file"

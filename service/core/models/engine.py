@@ -121,11 +121,6 @@ class Engine:
         )
 
     @property
-    def is_reproducible(self) -> bool:
-        """Whether equal runs give equal bits: scattered products of a GPU's kernels do not."""
-        return self.target == "cpu"
-
-    @property
     def target(self) -> Device:
         """What its variants are made for."""
         return self.backend.target

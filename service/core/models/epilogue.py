@@ -52,11 +52,6 @@ class Epilogue:
         """How many more tensors of a layer's rows are held at the same time."""
         return (self.normalization != "none") + (self.activation == "gelu")
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether nothing is rounded: else a row may differ with the rows that it is among."""
-        return self.normalization == "none" and self.activation in ("none", "relu")
-
     def to(self, device: torch.device) -> Epilogue:
         """The same with its parameters on a device."""
         moved = {name: tensor.to(device) for name, tensor in self.parameters.items()}

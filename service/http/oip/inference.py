@@ -8,8 +8,6 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from hetune.service.core.inference.batching import WaitingRequest
-from hetune.service.core.inference.run_request import RunRequest
 from hetune.service.core.models.graph_check import check_fits
 from hetune.service.core.service import Service
 from hetune.service.http.body import JSON_TYPE
@@ -55,17 +53,9 @@ async def infer(
             asked = await asyncio.to_thread(read_request, body, header, service.limits)
             deadline = None if asked.seconds is None else arrived + asked.seconds
             laps.lap(statistics.INPUT)
-
-            def read() -> RunRequest:
-                laps.lap(statistics.QUEUE)
-                found = _run_of(service, name, version, asked, deadline)
-                laps.lap(statistics.INPUT)
-                return found
-
-            with service.batching.waiting(name, read, len(body)) as waiting:
-                content, length = await work.compute(
-                    lambda: _answer(service, waiting, asked, laps), deadline
-                )
+            content, length = await work.compute(
+                lambda: _answer(service, name, version, asked, deadline, laps), deadline
+            )
             headers = {} if length is None else {"Inference-Header-Content-Length": str(length)}
             coding = accepted(request.headers.get("accept-encoding", ""))
             if coding is not None:
@@ -77,32 +67,25 @@ async def infer(
     return PiecesResponse(content, kind, work.computing, headers)
 
 
-def _run_of(
-    service: Service, name: str, version: int, asked: ProtocolRequest, deadline: float | None
-) -> RunRequest:
+def _answer(
+    service: Service,
+    name: str,
+    version: int,
+    asked: ProtocolRequest,
+    deadline: float | None,
+    laps: Laps,
+) -> tuple[bytes, int | None]:
+    laps.lap(statistics.QUEUE)
     model = service.models.get(name, version)
     graph, features = inputs_of(asked, model.description, service.limits, service.features)
     if isinstance(graph, HeteroGraph):
         check_fits(model, graph, ADVICE)
-    return RunRequest(
-        graph,
-        features,
-        version=version,
-        nodes=nodes_of(asked, features),
-        subset=asked.subset,
-        deadline=deadline,
+    nodes = nodes_of(asked, features)
+    laps.lap(statistics.INPUT)
+    answer = service.inference.run(
+        model, graph, features, nodes=nodes, subset=asked.subset, deadline=deadline
     )
-
-
-def _answer(
-    service: Service, waiting: WaitingRequest, asked: ProtocolRequest, laps: Laps
-) -> tuple[bytes, int | None]:
-    is_answered = waiting.answer is not None  # by another request's run
-    laps.lap(statistics.INFER if is_answered else statistics.QUEUE)
-    answer = service.batching.answer(waiting)
     laps.lap(statistics.INFER)
-    batch = answer.report.batch
-    laps.ran_with = 0 if is_answered else 1 if batch is None else batch.requests
     written = write_answer(answer, asked, service.limits.json_elements)
     laps.lap(statistics.OUTPUT)
     return written

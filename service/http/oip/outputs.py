@@ -69,13 +69,9 @@ def _named(answer: Answer) -> dict[str, Tensor]:
 
 def _json(answer: Answer, id: str | None, outputs: list[dict[str, Any]]) -> bytes:
     report = answer.report
-    parameters: dict[str, str | int] = {
-        "variants": ", ".join(layer.variant for layer in report.layers)
-    }
+    parameters: dict[str, str] = {"variants": ", ".join(layer.variant for layer in report.layers)}
     if report.subset is not None:
         parameters["subset"] = report.subset.how
-    if report.batch is not None:
-        parameters["batch"] = report.batch.requests
     document: dict[str, Any] = {
         "model_name": report.model,
         "model_version": str(report.version),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -28,11 +28,9 @@ class Laps:
     Attributes:
         start: When the first one began, of `time.perf_counter_ns()`.
         ns: Of each part.
-        ran_with: How many requests its run answered; 0 if it was answered by another one's run.
     """
 
     def __init__(self) -> None:
-        self.ran_with = 1
         self.start = self._last = time.perf_counter_ns()
         self.ns = dict.fromkeys(_PARTS, 0)
 
@@ -47,27 +45,11 @@ class _Counters:
     def __init__(self) -> None:
         self.count = dict.fromkeys((*_PARTS, *_WHOLE, *_NEVER), 0)
         self.ns = dict.fromkeys(self.count, 0)
-        self.runs: Counter[int] = Counter()
-        self.run_ns: defaultdict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(_RUN, 0))
         self.last_ms = 0
 
     def add(self, part: str, ns: int) -> None:
         self.count[part] += 1
         self.ns[part] += ns
-
-    def add_run(self, laps: Laps) -> None:
-        self.runs[laps.ran_with] += 1
-        for part in _RUN:
-            self.run_ns[laps.ran_with][part] += laps.ns[part]
-
-    def batches(self) -> tuple[BatchDurations, ...]:
-        return tuple(
-            BatchDurations(
-                batch_size=size,
-                **{part: Duration(count=count, ns=self.run_ns[size][part]) for part in _RUN},
-            )
-            for size, count in sorted(self.runs.items())
-        )
 
     def durations(self, *parts: str) -> dict[str, Duration]:
         return {part: Duration(count=self.count[part], ns=self.ns[part]) for part in parts}
@@ -97,8 +79,6 @@ class Statistics:
                     counters.add("success", total)
                     for part in _PARTS:
                         counters.add(part, laps.ns[part])
-                    if laps.ran_with:
-                        counters.add_run(laps)
                 else:
                     counters.add("fail", total)
 
@@ -112,7 +92,9 @@ class Statistics:
                 version=str(version),
                 last_inference=counters.last_ms,
                 inference_count=successes,
-                execution_count=counters.runs.total(),
+                execution_count=successes,
                 inference_stats=InferenceDurations(**counters.durations(*_PARTS, *_WHOLE, *_NEVER)),
-                batch_stats=counters.batches(),
+                batch_stats=(BatchDurations(batch_size=1, **counters.durations(*_RUN)),)
+                if successes
+                else (),
             )

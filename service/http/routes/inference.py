@@ -15,8 +15,6 @@ from hetune.service.core.formats.limits import check_limit
 from hetune.service.core.formats.message import MEDIA_TYPE, Pieces, grouped
 from hetune.service.core.graphs.rows import Rows
 from hetune.service.core.inference.answers import Answer, RunReport
-from hetune.service.core.inference.batching import WaitingRequest
-from hetune.service.core.inference.run_request import RunRequest
 from hetune.service.core.service import Service
 from hetune.service.http.body import JSON_TYPE, Media, limit_of, media_of
 from hetune.service.http.dispatcher import Dispatcher
@@ -58,12 +56,10 @@ def endpoint(work: Dispatcher) -> Callable[[str, Request], Awaitable[Response]]:
                 seconds = await asyncio.to_thread(read_deadline, media, body)
                 deadline = None if seconds is None else arrived + seconds
 
-            def read() -> RunRequest:
-                found = read_infer(media, body, service.limits)
-                return found.resolved(service, name, arrived)
+            def answer() -> Answer:
+                return read_infer(media, body, service.limits).run(service, name, arrived)
 
-            with service.batching.waiting(name, read, len(body)) as waiting:
-                content = await work.compute(lambda: _infer(service, waiting, wanted), deadline)
+            content = await work.compute(lambda: _written(answer(), wanted, service), deadline)
         return PiecesResponse(content, wanted.value, work.computing)
 
     return infer
@@ -108,8 +104,7 @@ def _may_have_deadline(media: Media, body: Content) -> bool:
     return b"deadline_seconds" in bytes(body)
 
 
-def _infer(service: Service, waiting: WaitingRequest, wanted: Media) -> bytes | Pieces:
-    answer = service.batching.answer(waiting)
+def _written(answer: Answer, wanted: Media, service: Service) -> bytes | Pieces:
     if wanted is Media.JSON:
         return _as_json(answer, service.limits.json_elements)
     tensors: dict[str, Tensor] = {}

@@ -31,7 +31,7 @@ from hetune.service.core.formats.number_fields import (
 from hetune.service.core.graphs.document import GraphDocument, GraphHeader, graph_of
 from hetune.service.core.graphs.features import Features
 from hetune.service.core.graphs.rows import Nodes
-from hetune.service.core.inference.run_request import RunRequest
+from hetune.service.core.inference.answers import Answer
 from hetune.service.core.inference.subset import Subset
 from hetune.service.core.service import Service
 from hetune.service.http.body import Media
@@ -162,8 +162,8 @@ class InferRequest:
             for name, rows in given.items()
         }
 
-    def resolved(self, service: Service, model: str, arrived: float) -> RunRequest:
-        """What a model is to run, with features that are kept under a name.
+    def run(self, service: Service, model: str, arrived: float) -> Answer:
+        """Runs a model.
 
         Args:
             service: Where the model and features by name are.
@@ -171,17 +171,14 @@ class InferRequest:
             arrived: When the request came, by `time.monotonic()`.
 
         Raises:
-            NotFoundError: There is no such model, or no such features.
-            InputError: As `rows` does.
+            HetuneError: As `Inference.run` does, or looking up or reading the features.
         """
-        header = self.header
-        description = service.models.get(model, header.version).description
-        features = self.rows(description.in_channels)
-        seconds = header.deadline_seconds
-        return RunRequest(
+        header, seconds = self.header, self.header.deadline_seconds
+        found = service.models.get(model, header.version)
+        return service.inference.run(
+            found,
             self.graph,
-            service.features.resolve(self.graph, features),
-            version=header.version,
+            service.features.resolve(self.graph, self.rows(found.description.in_channels)),
             nodes=self.nodes,
             subset=header.subset,
             outputs=header.outputs,

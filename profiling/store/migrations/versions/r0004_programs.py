@@ -8,7 +8,7 @@ from alembic import op
 revision = "0004"
 down_revision = "0003"
 
-_TABLE, _UNITS = "profiling_measurements", "profiling_job_units"
+_TABLE = "profiling_measurements"
 
 
 def upgrade() -> None:
@@ -30,3 +30,4 @@ def upgrade() -> None:
         convert(connection)
     for name in ("layer", "d_in", "d_out", "heads"):
         op.drop_column(_TABLE, name)
+    op.drop_table("profiling_schema", if_exists=True)  # which nobody reads any more

@@ -1,0 +1,1 @@
+"""Workers of jobs: they measure and train what they lease, on their own or beside a service."""
