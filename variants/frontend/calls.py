@@ -23,7 +23,7 @@ from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.frontend.edge_errors import flat_error, hetero_error
 from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph import CanonicalEtype, HeteroGraph, from_edge_index_dict
-from hetune.variants.graph.memory import is_lazy
+from hetune.variants.graph.lazy_tensors import is_lazy
 from hetune.variants.graph.state import GraphSlot
 
 _INTEGERS = (torch.int16, torch.int32, torch.int64)

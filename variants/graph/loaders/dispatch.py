@@ -10,8 +10,8 @@ from typing import Any
 
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._option_kinds import check_kinds
-from hetune.variants.graph.loaders._reading import reading
+from hetune.variants.graph.loaders.file_errors import reading
+from hetune.variants.graph.loaders.option_types import check_kinds
 from hetune.variants.graph.loaders.options import COMPRESSED, NameOptions
 from hetune.variants.graph.renumber import renumbered
 

@@ -9,12 +9,12 @@ import scipy.sparse
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.convert.scipy import from_scipy
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._compressed import contents
-from hetune.variants.graph.loaders._edges import check_filled
-from hetune.variants.graph.loaders._ids import column_of
-from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
-from hetune.variants.graph.loaders._rows import Dialect, Text, read_rows
+from hetune.variants.graph.loaders.compressed import contents
+from hetune.variants.graph.loaders.edge_table import check_filled
+from hetune.variants.graph.loaders.file_errors import check_file, check_memory, reading
+from hetune.variants.graph.loaders.id_columns import column_of
 from hetune.variants.graph.loaders.options import NameOptions
+from hetune.variants.graph.loaders.text_rows import Dialect, Text, read_rows
 from hetune.variants.graph.rename import named_by_number
 
 _BANNER = re.compile(

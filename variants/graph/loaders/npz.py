@@ -10,8 +10,8 @@ from hetune.variants.errors import GraphFileError
 from hetune.variants.graph import _edge_data, _node_names
 from hetune.variants.graph._arrays import as_ids, check_range
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._edges import part_of
-from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
+from hetune.variants.graph.loaders.edge_table import part_of
+from hetune.variants.graph.loaders.file_errors import check_file, check_memory, reading
 from hetune.variants.graph.loaders.options import NpzOptions
 from hetune.variants.graph.rename import named_by_number, with_names
 

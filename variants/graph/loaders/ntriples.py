@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._compressed import BOM, chunks
-from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
-from hetune.variants.graph.loaders._triples import Triples
+from hetune.variants.graph.loaders.compressed import BOM, chunks
+from hetune.variants.graph.loaders.file_errors import check_file, check_memory, reading
 from hetune.variants.graph.loaders.options import NTriplesOptions, SkippedLinesWarning
+from hetune.variants.graph.loaders.rdf_triples import Triples
 
 _IRI = r'<[^:<>"\s]+:[^<>"\s]*>'
 _BLANK = r'_:[^\s<>"\\.](?:[^\s<>"\\]*[^\s<>"\\.])?'

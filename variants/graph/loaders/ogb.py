@@ -11,7 +11,7 @@ from hetune.variants.errors import GraphFileError
 from hetune.variants.graph._arrays import check_found, check_range
 from hetune.variants.graph.convert.edge_index_dict import from_edge_index_dict
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
-from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
+from hetune.variants.graph.loaders.file_errors import check_file, check_memory, reading
 from hetune.variants.graph.loaders.options import NameOptions
 from hetune.variants.graph.rename import named_by_number
 

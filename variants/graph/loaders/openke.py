@@ -8,11 +8,11 @@ import pyarrow.compute as pc
 
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._edges import check_filled, graph_of_columns
-from hetune.variants.graph.loaders._ids import column_of, is_integer
-from hetune.variants.graph.loaders._reading import check_file, reading
-from hetune.variants.graph.loaders._rows import Dialect, Text, read_rows, text_of
+from hetune.variants.graph.loaders.edge_table import check_filled, graph_of_columns
+from hetune.variants.graph.loaders.file_errors import check_file, reading
+from hetune.variants.graph.loaders.id_columns import column_of, is_integer
 from hetune.variants.graph.loaders.options import COMPRESSED, TextOptions
+from hetune.variants.graph.loaders.text_rows import Dialect, Text, read_rows, text_of
 
 _ENDINGS = tuple(f"2id.txt{ending}" for ending in ("", *COMPRESSED))
 _ROLES = ("src", "dst", "etype")

@@ -7,17 +7,17 @@ import pyarrow.parquet
 
 from hetune.variants.errors import GraphError, GraphFileError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._edges import graph_of_columns
-from hetune.variants.graph.loaders._guess import columns_of_text
-from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
-from hetune.variants.graph.loaders._rows import text_of
 from hetune.variants.graph.loaders.columns import (
     advice_by_names,
     columns_of,
     usual_places,
     warn_of_unread,
 )
+from hetune.variants.graph.loaders.edge_table import graph_of_columns
+from hetune.variants.graph.loaders.file_errors import check_file, check_memory, reading
 from hetune.variants.graph.loaders.options import TableOptions, TextOptions
+from hetune.variants.graph.loaders.text_columns import columns_of_text
+from hetune.variants.graph.loaders.text_rows import text_of
 
 _NODES = ("src", "dst", "etype")
 

@@ -7,13 +7,13 @@ import pyarrow as pa
 
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._edges import graph_of_columns, part_of
-from hetune.variants.graph.loaders._guess import columns_of_text
-from hetune.variants.graph.loaders._reading import check_file, reading
-from hetune.variants.graph.loaders._rows import text_of
+from hetune.variants.graph.loaders.edge_table import graph_of_columns, part_of
+from hetune.variants.graph.loaders.file_errors import check_file, reading
 from hetune.variants.graph.loaders.npz import SPLITS
 from hetune.variants.graph.loaders.openke import holds_openke, load_openke
 from hetune.variants.graph.loaders.options import SplitFolderOptions, TextOptions
+from hetune.variants.graph.loaders.text_columns import columns_of_text
+from hetune.variants.graph.loaders.text_rows import text_of
 
 
 def load_text(path: Path, options: TextOptions) -> HeteroGraph:

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from hetune.variants.errors import GraphError, GraphFileError
-from hetune.variants.graph._extras import require
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._compressed import contents
-from hetune.variants.graph.loaders._reading import check_file, reading, reason_of
-from hetune.variants.graph.loaders._triples import Triples
+from hetune.variants.graph.loaders.compressed import contents
+from hetune.variants.graph.loaders.file_errors import check_file, reading, reason_of
 from hetune.variants.graph.loaders.options import RdfOptions
+from hetune.variants.graph.loaders.rdf_triples import Triples
+from hetune.variants.graph.optional_packages import require
 
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _NUMBERS = {"exponent_syntax": "double", "decimal_syntax": "decimal", "integer_syntax": "integer"}
