@@ -46,14 +46,13 @@ def load_openke(text: Text, options: TextOptions) -> HeteroGraph:
             f"{path} holds OpenKE's ids, which are taken as they are: leave relabel and bipartite "
             "out"
         )
-    with reading(path, "OpenKE's ids"):
-        header = text.first.decode()
-        if not header.isdecimal():
-            raise GraphFileError(
-                f"{path}, line {text.skipped + 1}: {header[:40]!r} is not the count of edges"
-            )
-        count = int(header[:19])
-        return _graph(path, _columns(text, count), options)
+    header = text.first.decode()
+    if not header.isdecimal():
+        raise GraphFileError(
+            f"{path}, line {text.skipped + 1}: {header[:40]!r} is not the count of edges"
+        )
+    count = int(header[:19])
+    return _graph(path, _columns(text, count), options)
 
 
 def _columns(text: Text, count: int) -> dict[str, pa.ChunkedArray]:
