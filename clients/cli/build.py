@@ -8,7 +8,7 @@ import typer
 
 from hetune.clients.cli import console
 from hetune.clients.cli.options import layers_of, numbers_of
-from hetune.costmodel.selector import Selector
+from hetune.costmodel.selection.selector import Selector
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.presets import LAYERS, WIDTHS, preset_programs
 from hetune.variants.registry import Registry, default_registry

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from hetune import nn
-from hetune.costmodel.selector import Selector
+from hetune.costmodel.selection.selector import Selector
 from hetune.variants import errors
 from hetune.variants.backends.triton.ahead import TritonCompiler
 from hetune.variants.compiler.pipeline import Compiler

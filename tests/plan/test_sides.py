@@ -6,7 +6,7 @@ import pytest
 
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.kernel.device import DEVICES
-from hetune.variants.plan.choices import Form
+from hetune.variants.plan.choices import LoweringForm
 from hetune.variants.plan.sides import default_variant, run_on, side_of
 from hetune.variants.plan.variants import DEFAULT_SCHEDULES, variants_of
 from hetune.variants.runtime.domain import Domain
@@ -102,7 +102,7 @@ def test_a_table_has_what_runs_once_and_knows_where():
     for asked, found in zip(variants, runs, strict=True):
         assert table.variants[table.place_of[asked.id]] is found
     hybrid = [v for v in table.variants if v.choices.plan.program.is_hybrid]
-    assert all(v.choices.plan.form is Form.SEPARATE_PRODUCTS for v in hybrid)
+    assert all(v.choices.plan.form is LoweringForm.SEPARATE_PRODUCTS for v in hybrid)
     graph = typed_graph((5, 200), ONE_SIDED["dst"])
     assert len(table.columns(Domain(graph))) == len(table.launches)
 

@@ -15,7 +15,7 @@ from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Buffer, Launch
 from hetune.variants.plan.alternatives import alternatives
 from hetune.variants.plan.lower import lower
-from hetune.variants.plan.nodes import Plan, View
+from hetune.variants.plan.nodes import BufferView, Plan
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.nodes import Program, Space, Type
 from hetune.variants.runtime.compiled import compile as compile_layer
@@ -74,7 +74,7 @@ def plans(draw: st.DrawFn) -> Plan:
     launches = tuple(Launch((), tuple(step)) for step in steps)
     temporaries = tuple(b for b in buffers if b.name in used)
     program = Program("p", (), (), ("b0",))
-    return Plan(program, (), (), launches, launches, temporaries, "b0", (View("view", "b0"),))
+    return Plan(program, (), (), launches, launches, temporaries, "b0", (BufferView("view", "b0"),))
 
 
 @given(plan=plans(), nodes=st.sampled_from((0, 1, 3, 100)))

@@ -13,7 +13,7 @@ from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Gemm, Schedule, SegmentSum
 from hetune.variants.kernel.text import show_schedule
 from hetune.variants.plan.alternatives import alternatives
-from hetune.variants.plan.choices import Choices, Form, PlanChoices
+from hetune.variants.plan.choices import Choices, LoweringForm, PlanChoices
 from hetune.variants.plan.lower import lower
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.prune import undominated
@@ -82,7 +82,7 @@ def _schedules_of(plan: PlanChoices, device: Device) -> Iterable[AnySchedule]:
     if device == "cuda":
         return () if plan.is_special else gpu_schedules()
     # Separate products leave traversals to blocks, which care little for their size.
-    if plan.form is Form.SEPARATE_PRODUCTS:
+    if plan.form is LoweringForm.SEPARATE_PRODUCTS:
         return (Schedule(block_nodes=256),)
     if plan.is_special:
         return (DEFAULT_SCHEDULES["cpu"],)
@@ -102,12 +102,12 @@ def plans_of(program: Program, device: Device) -> dict[PlanChoices, Plan]:
         choices, plan = PlanChoices(alternative.choices), lower(alternative.program, device)
         forms = {choices: plan}
         if _has_fused_sums(plan):
-            separate = replace(choices, form=Form.SEPARATE_SUMS)
+            separate = replace(choices, form=LoweringForm.SEPARATE_SUMS)
             forms[separate] = lower(alternative.program, device, fuse_sums=False)
         if choices.is_special:
             forms = dict((forms.popitem(),))  # in one form, as in one schedule
         elif _is_hybrid(plan):
-            forms[replace(choices, form=Form.SEPARATE_PRODUCTS)] = lower(
+            forms[replace(choices, form=LoweringForm.SEPARATE_PRODUCTS)] = lower(
                 alternative.program, device, fuse_sums=False, separate_products=True
             )
         plans |= forms

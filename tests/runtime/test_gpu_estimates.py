@@ -17,6 +17,7 @@ from hetune.variants.plan.sides import default_variant
 from hetune.variants.plan.variants import DEFAULT_SCHEDULES, device_of, variants_of
 from hetune.variants.runtime import devices
 from hetune.variants.runtime.choice import choose
+from hetune.variants.runtime.cost_estimates import RooflineEstimator
 from hetune.variants.runtime.devices import torch_device
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_roofline import (
@@ -26,7 +27,6 @@ from hetune.variants.runtime.gpu_roofline import (
 )
 from hetune.variants.runtime.launch_columns import column_names
 from hetune.variants.runtime.memory import layout_of
-from hetune.variants.runtime.pricing import RooflinePricer
 from hetune.variants.runtime.roofline import PARTS
 from hetune.variants.runtime.table import CandidateTable
 
@@ -140,10 +140,10 @@ def test_seconds_never_fall_with_slower_cards(variants, graph):
 
 
 def test_the_roofline_model_chooses_for_both(graph):
-    program, pricer = PROGRAMS["rgcn"], RooflinePricer()
+    program, estimator = PROGRAMS["rgcn"], RooflineEstimator()
     for device in DEVICES:
         found = variants_of(program, device)
-        choice = choose(found, graph, pricer)
+        choice = choose(found, graph, estimator)
         assert choice.id in {variant.id for variant in found}
         assert choice.source == "the roofline model"
         assert all(candidate.peak_bytes > 0 for candidate in choice.candidates)
@@ -156,7 +156,9 @@ def test_a_gpu_s_peak_counts_all_scratch_and_no_threads(graph):
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            peaks.append([c.peak_bytes for c in choose(found, graph, RooflinePricer()).candidates])
+            peaks.append(
+                [c.peak_bytes for c in choose(found, graph, RooflineEstimator()).candidates]
+            )
     finally:
         torch.set_num_threads(before)
     assert sorted(peaks[0]) == sorted(peaks[1])
