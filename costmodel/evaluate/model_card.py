@@ -144,14 +144,6 @@ def _pictures(card: ModelCard) -> dict[str, _Picture]:
             "the oracle would be a line along the top.",
             plots.regret_distribution(report),
         ),
-        "families": _Picture(
-            "By graph family",
-            "Each family was held out: the model that picked had seen no graph of it.",
-            plots.regret_by_family(report),
-        ),
-        "widths": _Picture(
-            "By layer and widths", "Darker cells lose more.", plots.regret_by_widths(report), True
-        ),
     }
     if report.points:
         found["predictions"] = _Picture(

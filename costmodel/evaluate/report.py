@@ -80,19 +80,12 @@ class Report:
         return {name: Report(tuple(members), self.about) for name, members in groups.items()}
 
     def as_json(self) -> str:
-        """The report as JSON text."""
-        return json.dumps(self._record()) + "\n"
-
-    def as_file(self) -> str:
-        """The same with the digest of its content, as it is kept beside a model."""
-        return json.dumps(sealed(self._record())) + "\n"
-
-    def _record(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, **asdict(self)}
+        """The report as JSON text, with the digest of its content."""
+        return json.dumps(sealed({"schema": SCHEMA, **asdict(self)})) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Report:
-        """The report that `as_json` or `as_file` made the text of.
+        """The report that `as_json` made the text of.
 
         Raises:
             InputError: The text is no report, or a damaged one, or one of another version.

@@ -138,7 +138,7 @@ def keep(model: CostModel, data: Data, report: Report, registry: ModelRegistry) 
     folder = cards_folder(registry, key)
     try:
         files = write_card(card_of(model, data.problems, report), folder)
-        write_whole(folder / _REPORT, report.as_file().encode())
+        write_whole(folder / _REPORT, report.as_json().encode())
     except OSError as error:
         raise ModelError(
             f"cannot write the card of the candidate {key} to {folder} "
