@@ -52,17 +52,17 @@ def card_of(model: CostModel, problems: Sequence[Problem], report: Report) -> Mo
         problems: What it was fitted to.
         report: How it did on graph families that it, or models fitted alike, had not seen.
     """
-    papers = model.manifest
-    machine = papers.fingerprint
+    manifest = model.manifest
+    machine = manifest.fingerprint
     facts = {
-        "trained": papers.created_at,
-        "code": papers.code_version,
-        "device": papers.device,
-        "machine": f"{_processors(papers)} ({machine.digest})",
+        "trained": manifest.created_at,
+        "code": manifest.code_version,
+        "device": manifest.device,
+        "machine": f"{_processors(manifest)} ({machine.digest})",
         "compiler": machine.compiler or "none",
-        "predicts": f"{papers.target}, weighted by {papers.weighting}",
-        "data": f"{papers.data.problems:,} inputs, {papers.data.units:,} variants measured, "
-        f"{papers.data.launches:,} launches ({papers.data.digest[:12]})",
+        "predicts": f"{manifest.target}, weighted by {manifest.weighting}",
+        "data": f"{manifest.data.problems:,} inputs, {manifest.data.units:,} variants measured, "
+        f"{manifest.data.launches:,} launches ({manifest.data.digest[:12]})",
         **report.about,
     }
     importance = {
@@ -71,9 +71,9 @@ def card_of(model: CostModel, problems: Sequence[Problem], report: Report) -> Mo
     return ModelCard("hetune cost model", facts, report, importance, data_table(problems))
 
 
-def _processors(papers: ModelManifest) -> str:
-    machine = papers.fingerprint
-    if papers.device == "cuda":
+def _processors(manifest: ModelManifest) -> str:
+    machine = manifest.fingerprint
+    if manifest.device == "cuda":
         return machine.gpu or "unknown GPU"
     return f"{machine.cpu or 'unknown processor'}, {machine.cpus or '?'} processors"
 

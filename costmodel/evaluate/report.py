@@ -20,7 +20,7 @@ from hetune.costmodel.evaluate.metrics import (
     Pick,
     Score,
 )
-from hetune.costmodel.evaluate.points import Points, Predictor, predict_launches, together
+from hetune.costmodel.evaluate.points import Points, Predictor, merged, predict_launches
 from hetune.costmodel.features.devices import Rates, default_rates
 from hetune.variants.errors import InputError
 from hetune.variants.registry.sealed import sealed, unsealed
@@ -158,7 +158,7 @@ def judge(
     machine = machine or _default_rates(problems)
     model = _fit(training, problems, fit)
     choosers = _choosers(model, training, machine)
-    points = together([predict_launches(model, problems, machine)])
+    points = merged([predict_launches(model, problems, machine)])
     return replace(evaluate(problems, choosers, about), points=points)
 
 
@@ -202,7 +202,7 @@ def cross_validate(
 
     names = next(iter(fitted.values()))
     report = evaluate(problems, {name: chooser(name) for name in names}, about)
-    return replace(report, points=together(points))
+    return replace(report, points=merged(points))
 
 
 def family_folds(

@@ -76,7 +76,7 @@ class FittedFamily:
 
 @dataclass(frozen=True, slots=True)
 class ModelManifest:
-    """A cost model's papers.
+    """What a cost model says of itself.
 
     Attributes:
         format: `FORMAT` when it was written.

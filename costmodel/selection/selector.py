@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import TypedDict, TypeVar, Unpack
 
 import numpy as np
 from torch import nn
@@ -24,7 +24,7 @@ from hetune.costmodel.registry.calibration import ROOFLINE, load_calibration
 from hetune.costmodel.registry.default_model import (
     best_and_failure,
     calibrated,
-    is_at_home,
+    is_trained_here,
     warn_if_foreign,
 )
 from hetune.costmodel.registry.model_registry import ModelRegistry, State
@@ -120,11 +120,11 @@ class Selector:
         """
         if path is None:
             registry = ModelRegistry(device=device)
-            asked = device, registry.root, registry.state
-            found = _loaded(*asked)
+            key = device, registry.root, registry.state
+            found = _loaded(*key)
             if found.retry_at <= time.monotonic():
                 _loaded.cache_clear()
-                found = _loaded(*asked)
+                found = _loaded(*key)
             return found.selector
         model = load(path)
         if not calibrated(model):
@@ -140,7 +140,7 @@ class Selector:
             registry: Where calibrations are kept; the user's by default.
         """
         registry = registry or ModelRegistry()
-        if model is not None and is_at_home(model):
+        if model is not None and is_trained_here(model):
             return cls(model)
         if model is not None:
             registry = registry.of(model.manifest.device)
@@ -216,7 +216,10 @@ class Selector:
         if isinstance(layers, str) or not isinstance(layers, Iterable):
             raise InputError(f"layers={layers!r}: give a list of names, one for each layer")
         names = tuple(layers)
-        given: tuple[Any, ...] = tuple(widths) if isinstance(widths, Iterable) else (widths,)
+        try:
+            given = tuple(widths)
+        except TypeError:
+            raise InputError(f"widths={widths!r}: give a list of integers") from None
         if len(given) != len(names) + 1:
             raise InputError(
                 f"{len(given)} widths for {len(names)} layers: give the width of the input and "

@@ -202,7 +202,7 @@ def test_a_selector_is_for_one_device():
 
 
 def test_nothing_was_measured_for_gpus_so_the_roofline_model_answers(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(default_model, "_mentioned", set())
+    monkeypatch.setattr(default_model, "_logged", set())
     with caplog.at_level(logging.INFO):
         for _ in range(2):
             assert load_best(ModelRegistry(tmp_path), "cuda") is None
