@@ -18,7 +18,7 @@ from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.evaluate.tables import TextTable
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import ModelManifest
-from hetune.variants.registry.whole import write_whole
+from hetune.variants.registry.atomic_files import write_atomically
 
 _log = logging.getLogger(__name__)
 MARKDOWN = "model-card.md"
@@ -117,7 +117,7 @@ def write_card(card: ModelCard, folder: Path) -> tuple[Path, ...]:
     if not missing:
         files[PAGE] = _page(card, pictures).encode()
     for name, content in files.items():
-        write_whole(folder / name, content, 0o644)
+        write_atomically(folder / name, content, 0o644)
     return tuple(folder / name for name in sorted(files, key=lambda name: name != MARKDOWN))
 
 

@@ -23,7 +23,7 @@ from hetune.costmodel.evaluate.metrics import (
 from hetune.costmodel.evaluate.points import Points, Predictor, merged, predict_launches
 from hetune.costmodel.features.devices import Rates, default_rates
 from hetune.variants.errors import InputError
-from hetune.variants.registry.sealed import sealed, unsealed
+from hetune.variants.registry.sealed_json import sealed, unsealed
 
 MODEL = "cost model"
 """The name of what is judged, among the baselines'."""

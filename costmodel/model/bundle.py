@@ -28,7 +28,7 @@ from hetune.costmodel.model.quantiles import ErrorQuantiles
 from hetune.costmodel.model.regressor import LaunchRegressor, Target
 from hetune.costmodel.model.train import FamilyModel
 from hetune.variants.errors import ModelError
-from hetune.variants.registry.whole import sync_folder
+from hetune.variants.registry.atomic_files import sync_folder
 from hetune.variants.runtime.launch_columns import column_names
 
 _MANIFEST = "manifest.json"

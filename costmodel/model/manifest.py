@@ -18,7 +18,7 @@ from hetune.costmodel.finite import finite
 from hetune.costmodel.model.overhead import Overhead
 from hetune.variants.errors import ModelError
 from hetune.variants.kernel.device import Device
-from hetune.variants.registry.sealed import sealed, unsealed
+from hetune.variants.registry.sealed_json import sealed, unsealed
 from hetune.variants.runtime.table import PREPARATION
 
 FORMAT = 3

@@ -22,7 +22,7 @@ from hetune.profiling.store.store import Store
 from hetune.profiling.training import train as training_of
 from hetune.profiling.training.train import report_of, train
 from hetune.variants.errors import InputError, ModelError
-from hetune.variants.registry.sealed import unsealed
+from hetune.variants.registry.sealed_json import unsealed
 
 from ._command import call
 

@@ -34,7 +34,7 @@ from hetune.variants.errors import ModelError
 from hetune.variants.frontend.presets import preset_program
 from hetune.variants.plan.sides import run_on
 from hetune.variants.plan.variants import variants_of
-from hetune.variants.registry.sealed import unsealed
+from hetune.variants.registry.sealed_json import unsealed
 from hetune.variants.runtime.cost_estimates import RooflineEstimator
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.launch_columns import column_names
