@@ -17,8 +17,8 @@ from hetune.variants.graph._order import (
     select_pairs,
     sort_edges,
 )
-from hetune.variants.graph._steps import IndexRetention, Steps
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.lazy_steps import IndexRetention, Steps
 from hetune.variants.graph.row_groups import as_int32
 from hetune.variants.graph.state import GraphSlot
 

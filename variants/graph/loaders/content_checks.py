@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hetune.variants.graph._arrays import MAX_COUNT
-from hetune.variants.graph.loaders._ids import all_true, any_true, is_integer, is_number
 from hetune.variants.graph.loaders.columns import looks_like_names
+from hetune.variants.graph.loaders.id_columns import all_true, any_true, is_integer, is_number
 
 _NAMED = ("src", "etype", "dst")
 _FEW_ROWS = 3

@@ -7,16 +7,6 @@ from dataclasses import replace
 import pyarrow as pa
 
 from hetune.variants.errors import GraphError
-from hetune.variants.graph.loaders._contradictions import (
-    are_numbers,
-    doubt,
-    is_count,
-    is_edge,
-    is_header,
-    objection,
-)
-from hetune.variants.graph.loaders._edges import check_filled
-from hetune.variants.graph.loaders._rows import Dialect, Text, dialect_of, read_rows
 from hetune.variants.graph.loaders.columns import (
     advice,
     advice_by_names,
@@ -25,7 +15,17 @@ from hetune.variants.graph.loaders.columns import (
     usual_roles,
     warn_of_unread,
 )
+from hetune.variants.graph.loaders.content_checks import (
+    are_numbers,
+    doubt,
+    is_count,
+    is_edge,
+    is_header,
+    objection,
+)
+from hetune.variants.graph.loaders.edge_table import check_filled
 from hetune.variants.graph.loaders.options import ColumnsWarning, TextOptions
+from hetune.variants.graph.loaders.text_rows import Dialect, Text, dialect_of, read_rows
 
 _NAMED = ("src", "dst", "etype")
 _GAPS = "fill it in or drop the row; columns= can leave a column out"
