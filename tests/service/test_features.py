@@ -7,7 +7,7 @@ import torch
 
 import hetune
 from hetune.service.core.formats.limits import ServiceLimits
-from hetune.service.core.graphs import files as graph_files
+from hetune.service.core.graphs import graph_files
 from hetune.service.core.graphs.features import FeatureStore
 from hetune.service.core.graphs.graphs import GraphStore
 from hetune.service.core.graphs.rows import features_of, rows_by_type
