@@ -99,7 +99,7 @@ def times_of(problem: Problem) -> dict[tuple[str, tuple[float, ...]], list[float
     return times
 
 
-def together(parts: Sequence[Mapping[str, Points]]) -> dict[str, Points]:
+def merged(parts: Sequence[Mapping[str, Points]]) -> dict[str, Points]:
     """The points of all parts, thinned, by kernel family."""
     families = dict.fromkeys(family for part in parts for family in part)
     return {

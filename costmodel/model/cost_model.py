@@ -117,7 +117,7 @@ class CostModel:
             columns=column_names(rows.device),
             target=str(best.target if best else targets[0]),
             weighting=str(weighting),
-            families={name: _papers(model) for name, model in families.items()},
+            families={name: _fitted_family(model) for name, model in families.items()},
             overhead=rows.overhead,
             preparation=fit_preparation(problems),
             data=TrainingData.of(problems),
@@ -328,7 +328,7 @@ def _targets(target: Target | str, folds: int) -> list[Target]:
     return [Target(target)]
 
 
-def _papers(model: FamilyModel) -> FittedFamily:
+def _fitted_family(model: FamilyModel) -> FittedFamily:
     quantiles = model.quantiles
     return FittedFamily(
         model.rows,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from hetune.variants.errors import ModelError
-from hetune.variants.registry.sealed import sealed, unsealed
-from hetune.variants.registry.whole import write_whole
+from hetune.variants.registry.atomic_files import write_atomically
+from hetune.variants.registry.sealed_json import sealed, unsealed
 
 CANDIDATE = "candidate"
 """The alias of the model that was added last."""
@@ -85,7 +85,7 @@ class Aliases:
             "champions": self.champions,
             "history": [asdict(change) for change in self.history],
         }
-        write_whole(path, json.dumps(sealed(record), indent=1).encode())
+        write_atomically(path, json.dumps(sealed(record), indent=1).encode())
 
     @classmethod
     def read(cls, path: Path) -> Aliases:

@@ -21,7 +21,7 @@ from hetune.profiling.store.problems import Selection, select
 from hetune.profiling.store.store import Store
 from hetune.variants.errors import InputError, ModelError
 from hetune.variants.kernel.device import Device
-from hetune.variants.registry.whole import write_whole
+from hetune.variants.registry.atomic_files import write_atomically
 
 FOLDS = 5
 LEAST_FAMILIES = 2
@@ -138,7 +138,7 @@ def keep(model: CostModel, data: Data, report: Report, registry: ModelRegistry) 
     folder = cards_folder(registry, key)
     try:
         files = write_card(card_of(model, data.problems, report), folder)
-        write_whole(folder / _REPORT, report.as_file().encode())
+        write_atomically(folder / _REPORT, report.as_json().encode())
     except OSError as error:
         raise ModelError(
             f"cannot write the card of the candidate {key} to {folder} "

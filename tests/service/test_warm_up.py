@@ -22,7 +22,7 @@ from hetune.service.core.storage.folder import Folder
 from hetune.service.server.app import application
 from hetune.variants.errors import CompileError, DiskFullError, NotReadyError
 from hetune.variants.registry import Registry, Toolchain, override_default_registry
-from hetune.variants.registry.whole import ROOM
+from hetune.variants.registry.atomic_files import ROOM
 
 from ._serving import asking, serving, tiny_layers
 from .test_http import is_problem
