@@ -60,10 +60,6 @@ def _rows_by_type(value: object, info: ValidationInfo) -> JsonArray | dict[str, 
     return _rows(value, info)
 
 
-def _rows_or_name(value: object, info: ValidationInfo) -> str | JsonArray | dict[str, JsonArray]:
-    return value if isinstance(value, str) else _rows_by_type(value, info)
-
-
 def _list_by_type(
     value: object, info: ValidationInfo
 ) -> JsonArray | dict[str, JsonArray | None] | None:
@@ -100,20 +96,10 @@ TypedRows: TypeAlias = Annotated[
     WithJsonSchema({"anyOf": [_ROWS, _TYPED_ROWS]}),
 ]
 """Rows of numbers, of all nodes or by node type."""
-TypedRowsOrName: TypeAlias = Annotated[
-    str | JsonArray | dict[str, JsonArray],
-    PlainValidator(_rows_or_name),
-    WithJsonSchema({"anyOf": [{"type": "string"}, _ROWS, _TYPED_ROWS]}),
-]
-"""Those, or a name."""
 MaybeTypedRows: TypeAlias = Annotated[
     TypedRows | None, WithJsonSchema({"anyOf": [_ROWS, _TYPED_ROWS]})
 ]
 """Rows where they may be left out; another field is in their place then."""
-MaybeTypedRowsOrName: TypeAlias = Annotated[
-    TypedRowsOrName | None, WithJsonSchema({"anyOf": [{"type": "string"}, _ROWS, _TYPED_ROWS]})
-]
-"""Likewise."""
 TypedIntegers: TypeAlias = Annotated[
     JsonArray | dict[str, JsonArray | None] | None,
     PlainValidator(_list_by_type),

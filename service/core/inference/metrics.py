@@ -12,13 +12,7 @@ from hetune.costmodel.selection.champion import ChampionFollower
 from hetune.profiling.jobs.records import State
 from hetune.service.core.graphs.graphs import GraphStore
 from hetune.service.core.inference.answers import LayerReport
-from hetune.service.core.inference.gauges import (
-    DeviceGauges,
-    JobGauges,
-    RegistryGauges,
-    SelectorGauges,
-    StoreGauges,
-)
+from hetune.service.core.inference.gauges import add_gauges
 from hetune.service.core.models.engine import Engine
 from hetune.service.core.models.models import ModelStore
 
@@ -124,15 +118,7 @@ class Metrics:
         self.queue_length = Gauge(
             "hetune_queue_length", "What waits or is under way", ("queue",), registry=registry
         )
-        told = (
-            StoreGauges(graphs, models),
-            SelectorGauges(follower),
-            RegistryGauges(),
-            JobGauges(jobs),
-            DeviceGauges(engine),
-        )
-        for collector in told:
-            registry.register(collector)
+        add_gauges(registry, graphs, models, follower, jobs, engine)
         # Looking a series up takes longer than to count in it, and there are but few.
         self._request_seconds_of = cache(self.request_seconds.labels)
         self._compute_seconds_of = cache(self.compute_seconds.labels)

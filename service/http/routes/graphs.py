@@ -14,7 +14,7 @@ from hetune.service.core.formats.message import read as read_container
 from hetune.service.core.graphs.arrow import graph_of_batches
 from hetune.service.core.graphs.document import GraphDocument, GraphHeader, graph_of
 from hetune.service.core.graphs.edit import EditDocument, EditHeader, GraphEdit
-from hetune.service.core.graphs.graphs import GraphStatistics, statistics
+from hetune.service.core.graphs.graphs import GraphStatistics, StoredGraph, statistics
 from hetune.service.http.body import Media, Upload
 from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.parameters import GraphId
@@ -35,18 +35,10 @@ class GraphCreated(Document):
     num_edges: int
 
 
-class GraphEntry(Document):
-    """A graph that is kept, the size of its file, and whether it stays over the quota."""
-
-    id: str
-    bytes: int
-    pinned: bool
-
-
 class GraphList(Document):
     """All graphs, the one used last first."""
 
-    graphs: tuple[GraphEntry, ...]
+    graphs: tuple[StoredGraph, ...]
 
 
 def router(work: Dispatcher) -> APIRouter:
@@ -96,11 +88,7 @@ def router(work: Dispatcher) -> APIRouter:
     @routes.get("")
     def list_graphs() -> GraphList:
         """All graphs that are kept, the one used last first."""
-        return GraphList(
-            graphs=tuple(
-                GraphEntry(id=g.id, bytes=g.bytes, pinned=g.pinned) for g in service.graphs.all()
-            )
-        )
+        return GraphList(graphs=service.graphs.all())
 
     @routes.get("/{id}")
     async def graph_statistics(id: GraphId) -> GraphStatistics:
