@@ -25,10 +25,9 @@ def order_edges(
     return tuple(map(_int32, (*columns, pairs % nodes, pairs // nodes)))
 
 
-def sort_by_key(keys: torch.Tensor, buckets: int, descending: bool = False) -> torch.Tensor:
+def sort_by_key(keys: torch.Tensor, buckets: int) -> torch.Tensor:
     """Stable argsort of keys in [0, buckets)."""
-    values = keys.numpy()
-    return _int32(np.argsort(buckets - 1 - values if descending else values, kind="stable"))
+    return _int32(np.argsort(keys.numpy(), kind="stable"))
 
 
 def pointers(keys: torch.Tensor, buckets: int) -> torch.Tensor:

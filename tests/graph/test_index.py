@@ -129,7 +129,6 @@ def check_against_plain_python(graph: HeteroGraph, relations: tuple[int, ...] | 
         "src": [s for _, _, s in chosen],
         "indptr": [sum(d < n for d, _, _ in chosen) for n in (*nodes, graph.num_nodes)],
         "in_degree": [degree[n] for n in nodes],
-        "degree_order": sorted(nodes, key=lambda n: -degree[n]),
         "csc_edge": csc,
         "csc_indptr": [sum(s < n for _, _, s in chosen) for n in (*nodes, graph.num_nodes)],
         "dst_pair_of_edge": [dst_number[d, t] for d, t, _ in chosen],

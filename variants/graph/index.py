@@ -170,17 +170,6 @@ class GraphIndex(Steps):
         return self.step(f"nodes_with_edges({end})", build)
 
     @property
-    def degree_order(self) -> torch.Tensor:
-        """Nodes by incoming edges, most first, equal ones ascending, [N]."""
-
-        def build() -> torch.Tensor:
-            degree = self.in_degree
-            buckets = int(degree.max()) + 1 if self.num_nodes else 1
-            return index_native.sort_by_key(degree, buckets, descending=True)
-
-        return self.step("degree_order", build)
-
-    @property
     def csc_edge(self) -> torch.Tensor:
         """Edges (canonical positions) by source, equal ones ascending, [E]."""
         return self.step(

@@ -68,13 +68,13 @@ def order_edges(
     return out[:5] + pair_columns
 
 
-def sort_by_key(keys: torch.Tensor, buckets: int, descending: bool = False) -> torch.Tensor:
+def sort_by_key(keys: torch.Tensor, buckets: int) -> torch.Tensor:
     """Stable argsort of keys in [0, buckets)."""
     count = keys.numel()
     scratch = _new(count * _KEYED_INTS), _new(count * _KEYED_INTS)
     order = _new(count)
     threads = torch.get_num_threads()
-    _call("sort", keys, count, buckets, int(descending), *scratch, order, threads)
+    _call("sort", keys, count, buckets, *scratch, order, threads)
     return order
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from hetune.costmodel.features.devices import Rates, device_of, known, rates_from
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.finite import finite
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.registry.model_registry import ModelRegistry
 from hetune.variants.errors import ModelError
 from hetune.variants.kernel.device import Device
 from hetune.variants.registry.sealed import sealed, unsealed
@@ -114,7 +114,7 @@ class Calibration:
             ModelError: It cannot be written.
         """
         if folder is None:
-            Shelf(device=self.device).prepare()
+            ModelRegistry(device=self.device).prepare()
             folder = calibrations_folder(self.device)
         path = folder / f"{self.fingerprint}.json"
         try:
@@ -131,7 +131,7 @@ class Calibration:
 
 def calibrations_folder(device: Device = "cpu") -> Path:
     """Beside the cost models of a device: in HETUNE_MODELS, or in the user's data folder."""
-    return Shelf(device=device).calibrations
+    return ModelRegistry(device=device).calibrations
 
 
 def load_calibration(folder: Path | None = None, device: Device = "cpu") -> Calibration | None:

@@ -9,7 +9,7 @@ import numpy as np
 from hetune.costmodel.model.cost_model import Contributions
 from hetune.variants.kernel.nodes import Gemm, Kernel, Launch, SegmentSum
 from hetune.variants.runtime.choice import Choice
-from hetune.variants.runtime.pricing import Prices
+from hetune.variants.runtime.cost_estimates import CostEstimates
 from hetune.variants.runtime.table import CandidateTable
 
 _MOST = 4
@@ -68,7 +68,7 @@ class Explanation:
 def explanation(
     choice: Choice,
     table: CandidateTable,
-    prices: Prices,
+    estimates: CostEstimates,
     bounds: np.ndarray,
     effects: Contributions | None,
 ) -> Explanation:
@@ -77,7 +77,7 @@ def explanation(
     Args:
         choice: What was chosen.
         table: The variants that there were.
-        prices: What they were predicted to take.
+        estimates: What they were predicted to take.
         bounds: Seconds between which the time of each row of the table should lie, [rows, 2].
         effects: What each feature adds to each row's prediction; None without a cost model.
     """
@@ -86,15 +86,15 @@ def explanation(
         LaunchExplanation(
             _words(table.launches[row][0]),
             table.families[row],
-            float(prices.launches[row]),
+            float(estimates.launches[row]),
             float(bounds[row, 0]),
             float(bounds[row, 1]),
             () if effects is None else _largest(effects, row),
         )
         for row in table.rows_of[position]
-        if prices.launches[row] > 0
+        if estimates.launches[row] > 0
     )
-    prepare = float(prices.prepare[position] - prices.prepare.min())
+    prepare = float(estimates.prepare[position] - estimates.prepare.min())
     return Explanation(choice, launches, prepare)
 
 

@@ -6,12 +6,12 @@ import logging
 import warnings
 from pathlib import Path
 
-from hetune.costmodel.calibration import load_calibration
 from hetune.costmodel.fingerprint import Fingerprint, difference, this_machine
 from hetune.costmodel.model import bundle
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.costmodel.model.manifest import Manifest
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.model.manifest import ModelManifest
+from hetune.costmodel.registry.calibration import load_calibration
+from hetune.costmodel.registry.model_registry import ModelRegistry
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.errors import HetuneError, ModelError
 from hetune.variants.kernel.device import Device
@@ -41,16 +41,16 @@ def packaged(device: Device = "cpu") -> CostModel | None:
     return bundle.load(folder) if folder.is_dir() else None
 
 
-def load_best(shelf: Shelf | None = None, device: Device = "cpu") -> CostModel | None:
-    """The champion of a shelf, else the model in the package, else None. Never fails.
+def load_best(registry: ModelRegistry | None = None, device: Device = "cpu") -> CostModel | None:
+    """The champion of a model registry, else the model in the package, else None. Never fails.
 
     Takes what `best_and_failure` takes.
     """
-    return best_and_failure(shelf, device)[0]
+    return best_and_failure(registry, device)[0]
 
 
 def best_and_failure(
-    shelf: Shelf | None = None, device: Device = "cpu"
+    registry: ModelRegistry | None = None, device: Device = "cpu"
 ) -> tuple[CostModel | None, bool]:
     """What `load_best` finds, and whether a model that should answer could not be loaded.
 
@@ -59,10 +59,10 @@ def best_and_failure(
     case, and logged once.
 
     Args:
-        shelf: The user's by default; one for another device stands for that device's beside it.
+        registry: The user's by default; one for another device stands for that device's beside it.
         device: What variants are made for.
     """
-    here, failed = (shelf or Shelf()).of(device), False
+    here, failed = (registry or ModelRegistry()).of(device), False
     try:
         if here.aliases().champion is not None:
             champion = here.load("champion")
@@ -84,15 +84,15 @@ def best_and_failure(
     return model, failed
 
 
-def calibrated(model: CostModel, shelf: Shelf | None = None) -> bool:
+def calibrated(model: CostModel, registry: ModelRegistry | None = None) -> bool:
     """Whether `hetune calibrate` has adapted a model to this machine.
 
     Args:
         model: Any.
-        shelf: Where calibrations are kept; the user's by default.
+        registry: Where calibrations are kept; the user's by default.
     """
     device = model.manifest.device
-    found = load_calibration((shelf or Shelf()).of(device).calibrations, device)
+    found = load_calibration((registry or ModelRegistry()).of(device).calibrations, device)
     return found is not None and found.model_id == model.manifest.digest
 
 
@@ -141,7 +141,7 @@ def _registers() -> str:
     return "avx512" if lanes >= WIDEST.lanes else "avx2"
 
 
-def _known_cost(papers: Manifest) -> str:
+def _known_cost(papers: ModelManifest) -> str:
     """What choices took where the model was judged; empty if it was not."""
     mine, roofline = (papers.metrics.get(n, {}).get("regret") for n in (papers.target, "roofline"))
     if mine is None or roofline is None:

@@ -19,7 +19,7 @@ from hetune.variants.runtime.table import CandidateTable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prices:
+class CostEstimates:
     """Predictions for the variants of a table on a graph.
 
     Attributes:
@@ -43,19 +43,19 @@ class Prices:
     tie: float = 1.0
 
 
-class Pricer(Protocol):
+class CostEstimator(Protocol):
     """Predicts times. It never fails for lack of knowledge: the roofline model is always there.
 
-    Hashable, and can be referred to weakly: graphs keep its prices as long as it is there. Equal
-    ones give equal prices.
+    Hashable, and can be referred to weakly: graphs keep its estimates as long as it is there. Equal
+    ones give equal estimates.
     """
 
     @property
-    def asking_seconds(self) -> float:
-        """What pricing a layer's variants on a new graph takes, about."""
+    def estimating_seconds(self) -> float:
+        """What estimating a layer's variants on a new graph takes, about."""
         ...
 
-    def price(self, table: CandidateTable, domain: Domain, threads: int) -> Prices:
+    def estimate(self, table: CandidateTable, domain: Domain, threads: int) -> CostEstimates:
         """Predictions for all variants of a table on a graph."""
         ...
 
@@ -68,20 +68,20 @@ class Pricer(Protocol):
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class RooflinePricer:
+class RooflineEstimator:
     """Counts and the machine's limits alone. Preparation is taken to cost all variants the same.
 
     Attributes:
         machine: The CPU's limits.
         gpu: Those of the GPU, for variants that are made for one.
-        asking_seconds: What pricing takes, about.
+        estimating_seconds: What estimating takes, about.
     """
 
     machine: MachineModel = field(default_factory=MachineModel)
     gpu: GpuModel = field(default_factory=GpuModel)
-    asking_seconds: float = 0.5e-3
+    estimating_seconds: float = 0.5e-3
 
-    def price(self, table: CandidateTable, domain: Domain, threads: int) -> Prices:
+    def estimate(self, table: CandidateTable, domain: Domain, threads: int) -> CostEstimates:
         """Predictions for all variants of a table on a graph."""
         columns, runs, replays = table.columns(domain), table.runs(domain), None
         if table.device == "cuda":
@@ -90,7 +90,9 @@ class RooflinePricer:
         else:
             launches = roofline_seconds(columns, self.machine, threads) * runs
         nothing = np.zeros(len(table.variants))
-        return Prices(table.totals(launches), launches, nothing, "the roofline model", replays)
+        return CostEstimates(
+            table.totals(launches), launches, nothing, "the roofline model", replays
+        )
 
     def spread(self, table: CandidateTable, domain: Domain, threads: int) -> np.ndarray:
         """Counts know little of the truth: a quarter either way, for every variant."""

@@ -15,9 +15,9 @@ from typing import Any
 from hetune.costmodel.data import Problem, count_graphs
 from hetune.costmodel.evaluate import tables
 from hetune.costmodel.evaluate.report import MODEL, Report
-from hetune.costmodel.evaluate.tables import Table
+from hetune.costmodel.evaluate.tables import TextTable
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.costmodel.model.manifest import Manifest
+from hetune.costmodel.model.manifest import ModelManifest
 from hetune.variants.registry.whole import write_whole
 
 _log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ PAGE = "model-card.html"
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class ModelCard:
     """What a model card shows.
 
     Attributes:
@@ -41,10 +41,10 @@ class Card:
     facts: Mapping[str, str]
     report: Report
     importance: Mapping[str, Mapping[str, float]]
-    data: Table
+    data: TextTable
 
 
-def card_of(model: CostModel, problems: Sequence[Problem], report: Report) -> Card:
+def card_of(model: CostModel, problems: Sequence[Problem], report: Report) -> ModelCard:
     """The card of a fitted model.
 
     Args:
@@ -68,27 +68,27 @@ def card_of(model: CostModel, problems: Sequence[Problem], report: Report) -> Ca
     importance = {
         family: fitted.regressor.importance() for family, fitted in model.families.items()
     }
-    return Card("hetune cost model", facts, report, importance, data_table(problems))
+    return ModelCard("hetune cost model", facts, report, importance, data_table(problems))
 
 
-def _processors(papers: Manifest) -> str:
+def _processors(papers: ModelManifest) -> str:
     machine = papers.fingerprint
     if papers.device == "cuda":
         return machine.gpu or "unknown GPU"
     return f"{machine.cpu or 'unknown processor'}, {machine.cpus or '?'} processors"
 
 
-def data_table(problems: Sequence[Problem]) -> Table:
+def data_table(problems: Sequence[Problem]) -> TextTable:
     """How much was measured, by graph family."""
     families: dict[str, list[Problem]] = {}
     for problem in problems:
         families.setdefault(problem.family, []).append(problem)
     rows = [_counts(family, members) for family, members in sorted(families.items())]
     header = ("graph family", "graphs", "inputs", "variants measured", "layers", "widths")
-    return Table("Training data", header, (*rows, _counts("all", problems)), frozenset({"all"}))
+    return TextTable("Training data", header, (*rows, _counts("all", problems)), frozenset({"all"}))
 
 
-def write_card(card: Card, folder: Path) -> tuple[Path, ...]:
+def write_card(card: ModelCard, folder: Path) -> tuple[Path, ...]:
     """Writes a card as Markdown with pictures, and as one self-contained HTML page.
 
     Without the extra ``report`` (matplotlib and Jinja) only Markdown is written; that is logged.
@@ -133,7 +133,7 @@ class _Picture:
         return f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
 
 
-def _pictures(card: Card) -> dict[str, _Picture]:
+def _pictures(card: ModelCard) -> dict[str, _Picture]:
     from hetune.costmodel.evaluate import plots
 
     report = card.report
@@ -170,7 +170,7 @@ def _pictures(card: Card) -> dict[str, _Picture]:
     return found
 
 
-def _markdown(card: Card, pictures: Mapping[str, _Picture]) -> str:
+def _markdown(card: ModelCard, pictures: Mapping[str, _Picture]) -> str:
     lines = [f"# {card.title}", ""]
     lines += [f"- {_plain(name)}: {_plain(value)}" for name, value in card.facts.items()]
     lines.append("")
@@ -186,7 +186,7 @@ def _markdown(card: Card, pictures: Mapping[str, _Picture]) -> str:
     return "\n".join(lines)
 
 
-def _page(card: Card, pictures: Mapping[str, _Picture]) -> str:
+def _page(card: ModelCard, pictures: Mapping[str, _Picture]) -> str:
     import jinja2
 
     environment = jinja2.Environment(
@@ -232,16 +232,16 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
     return tiles
 
 
-def _overview(report: Report) -> list[Table]:
+def _overview(report: Report) -> list[TextTable]:
     return [tables.scores_table(report), tables.comparison_table(report)]
 
 
-def _details(card: Card) -> list[Table]:
+def _details(card: ModelCard) -> list[TextTable]:
     facets = [tables.facet_table(card.report, facet) for facet in ("layer", "widths", "family")]
     return [*facets, _kernels(card.report), card.data]
 
 
-def _kernels(report: Report) -> Table:
+def _kernels(report: Report) -> TextTable:
     header = ("kernel family", "launches shown", "median error", "within 1.25x", "within 2x")
     rows = tuple(
         (
@@ -253,7 +253,7 @@ def _kernels(report: Report) -> Table:
         )
         for family, points in report.points.items()
     )
-    return Table("Predictions of launches", header, rows)
+    return TextTable("Predictions of launches", header, rows)
 
 
 def _counts(name: str, problems: Sequence[Problem]) -> tuple[str, ...]:

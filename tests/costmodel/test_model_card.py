@@ -11,12 +11,19 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from hetune.costmodel.evaluate import card as cards
-from hetune.costmodel.evaluate.card import MARKDOWN, PAGE, Card, card_of, data_table, write_card
+from hetune.costmodel.evaluate import model_card as cards
+from hetune.costmodel.evaluate.model_card import (
+    MARKDOWN,
+    PAGE,
+    ModelCard,
+    card_of,
+    data_table,
+    write_card,
+)
 from hetune.costmodel.evaluate.points import Points
 from hetune.costmodel.evaluate.report import MODEL, cross_validate
 from hetune.costmodel.evaluate.tables import (
-    Table,
+    TextTable,
     comparison_table,
     facet_table,
     notes,
@@ -62,10 +69,10 @@ PROBLEMS = [
 
 
 @pytest.fixture(scope="module")
-def card() -> Card:
+def card() -> ModelCard:
     report = cross_validate(PROBLEMS, lambda training: Model(), about={"split": "by family"})
     importance = {"fused": {"blocks": 0.75, "n": 0.25}, "product": {"n": 1.0}}
-    return Card(TITLE, {"machine": "<none>"}, report, importance, data_table(PROBLEMS))
+    return ModelCard(TITLE, {"machine": "<none>"}, report, importance, data_table(PROBLEMS))
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +131,7 @@ def test_the_page_shows_names_as_they_are(folder):
 @drawn
 def test_a_card_of_little_can_be_drawn(tmp_path):
     report = replace(cross_validate(PROBLEMS, lambda training: Model()), points={})
-    bare = Card("bare", {}, replace(report, outcomes=report.outcomes[:1]), {}, data_table([]))
+    bare = ModelCard("bare", {}, replace(report, outcomes=report.outcomes[:1]), {}, data_table([]))
     names = {path.name for path in write_card(bare, tmp_path)}
     assert names == {MARKDOWN, PAGE, "regret.png", "families.png", "widths.png"}
 
@@ -185,7 +192,7 @@ def test_scores_come_in_a_fixed_order_and_notes_name_the_floor(card):
 
 
 def test_tables_are_markdown():
-    table = Table("t", ("name", "n"), (("a", "1"), ("b", "2")), frozenset({"b"}))
+    table = TextTable("t", ("name", "n"), (("a", "1"), ("b", "2")), frozenset({"b"}))
     assert table.as_markdown() == "| name | n |\n| --- | --: |\n| a | 1 |\n| **b** | **2** |\n"
 
 

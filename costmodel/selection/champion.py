@@ -1,4 +1,4 @@
-"""The selector of a shelf's champion, also after that has changed."""
+"""The selector of a model registry's champion, also after that has changed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.costmodel.selector import LEARNED, RETRY_SECONDS, Selector
-from hetune.costmodel.shelf.best import calibrated, foreign, packaged
-from hetune.costmodel.shelf.shelf import Shelf, Stamp, State
+from hetune.costmodel.registry.default_model import calibrated, foreign, packaged
+from hetune.costmodel.registry.model_registry import ModelRegistry, Stamp, State
+from hetune.costmodel.selection.selector import LEARNED, RETRY_SECONDS, Selector
 from hetune.variants.errors import ModelError
 
 PACKAGE, ROOFLINE, GIVEN = "package", "roofline", "given"
@@ -26,7 +26,7 @@ class Active:
 
     Attributes:
         selector: It.
-        model: Id of its cost model on the shelf, or `PACKAGE`, `ROOFLINE`, `GIVEN`.
+        model: Id of its cost model in the model registry, or `PACKAGE`, `ROOFLINE`, `GIVEN`.
         since: When it took over, UTC.
     """
 
@@ -35,28 +35,8 @@ class Active:
     since: datetime
 
 
-class Given:
-    """A selector that a caller gave, in place of `Following` one.
-
-    Args:
-        selector: It.
-    """
-
-    problem = None
-
-    def __init__(self, selector: Selector) -> None:
-        self.active = Active(selector, GIVEN, _now())
-
-    def begin(self) -> None:
-        """It has."""
-
-    def refresh(self) -> bool:
-        """Changes nothing."""
-        return False
-
-
-class Following:
-    """Follows the champion of a shelf, or the package's model where there is none. Never fails.
+class ChampionFollower:
+    """Follows the champion of a model registry, else takes the package's model. Never fails.
 
     `refresh` looks for another champion, or another calibration of this machine, and puts a new
     selector in place of the old one. Who holds the old one goes on with it. A champion that
@@ -65,7 +45,8 @@ class Following:
     yet, the package's model stands in for such a champion, and the roofline model for that.
 
     Args:
-        shelf: Whose champion, for its device; also where calibrations are.
+        registry: Whose champion, for its device; also where calibrations are.
+        selector: Chooses in place of any champion, for good.
         clock: Tells seconds.
         begins: Whether to look now, which compiles what choosing needs. If not, the roofline model
             is in place until `begin` is called.
@@ -73,25 +54,27 @@ class Following:
 
     def __init__(
         self,
-        shelf: Shelf,
+        registry: ModelRegistry,
+        selector: Selector | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         begins: bool = True,
     ) -> None:
-        self._shelf, self._clock = shelf, clock
+        self._registry, self._clock = registry, clock
         self._looking = threading.Lock()
         self._seen: State | None = None
         self._followed: tuple[str | None, Stamp] | None = None
         self._problem: str | None = None
         self._retry = 0.0
-        self._active = Active(Selector(device=shelf.device), ROOFLINE, _now())
-        self._has_begun = False
+        self._is_fixed, self._has_begun = selector is not None, False
+        name = GIVEN if selector else ROOFLINE
+        self._active = Active(selector or Selector(device=registry.device), name, _now())
         if begins:
             self.begin()
 
     def begin(self) -> None:
         """Looks for the first time; does nothing if that was done."""
-        if self._has_begun:
+        if self._has_begun or self._is_fixed:
             return
         self._look()
         if self.problem is not None:
@@ -118,7 +101,7 @@ class Following:
 
     def _look(self) -> bool:
         with self._looking:
-            seen = self._shelf.state
+            seen = self._registry.state
             is_due = self._problem is not None and self._clock() >= self._retry
             if seen == self._seen and not is_due:
                 return False
@@ -130,10 +113,10 @@ class Following:
                 return False
 
     def _follow(self, calibration: Stamp) -> bool:
-        champion = self._shelf.aliases().champion
+        champion = self._registry.aliases().champion
         wanted = champion, calibration
         if wanted != self._followed:
-            model = self._shelf.load(champion) if champion else packaged(self._shelf.device)
+            model = self._registry.load(champion) if champion else packaged(self._registry.device)
             self._put(model, champion or PACKAGE)
             self._followed, self._problem = wanted, None
             return True
@@ -145,10 +128,10 @@ class Following:
     def _put(self, model: CostModel | None, name: str) -> None:
         if model is None:
             name = ROOFLINE
-        selector = Selector.adapted(model, self._shelf)
+        selector = Selector.adapted(model, self._registry)
         if model is not None:
             _check(selector)
-            if not calibrated(model, self._shelf) and (text := foreign(model)):
+            if not calibrated(model, self._registry) and (text := foreign(model)):
                 level = logging.INFO if name == PACKAGE else logging.WARNING
                 _log.log(level, "the cost model %s: %s", name, text)
         before = self._active.model if self._has_begun else "none"
@@ -166,7 +149,7 @@ class Following:
 
     def _stand_in(self) -> None:
         try:
-            self._put(packaged(self._shelf.device), PACKAGE)
+            self._put(packaged(self._registry.device), PACKAGE)
         except Exception as error:
             _log.warning("the model in the package does not answer: %s", error)
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hetune.costmodel.evaluate import asking
-from hetune.costmodel.evaluate.asking import asking_seconds, with_asking
+from hetune.costmodel.evaluate import prediction_time
 from hetune.costmodel.evaluate.metrics import FIXED, ROOFLINE
+from hetune.costmodel.evaluate.prediction_time import prediction_seconds, with_prediction_times
 from hetune.costmodel.evaluate.report import MODEL, Report, evaluate
 from hetune.costmodel.evaluate.tables import comparison_table
 from hetune.costmodel.fingerprint import this_machine
@@ -45,14 +45,14 @@ def report_of(problems, model):
 
 @pytest.fixture
 def half_a_second(monkeypatch):
-    monkeypatch.setattr(asking, "asking_seconds", lambda *_: 0.5)
+    monkeypatch.setattr(prediction_time, "prediction_seconds", lambda *_: 0.5)
 
 
-def test_asking_is_told_in_runs_of_the_pick(half_a_second):
+def test_prediction_takes_so_many_runs_of_the_pick(half_a_second):
     model = Model()
     before = report_of(PROBLEMS, model)
     assert before.score().overhead_runs is None
-    report = with_asking(before, model, PROBLEMS, MACHINE)
+    report = with_prediction_times(before, model, PROBLEMS, MACHINE)
     assert [o.picks[MODEL].spent for o in report.outcomes] == [0.5, 0.5]
     assert report.score().overhead_runs == pytest.approx((0.5 / 1 + 0.5 / 2) / 2)
     assert report.score(FIXED).overhead_runs is None
@@ -66,7 +66,7 @@ def test_asking_is_told_in_runs_of_the_pick(half_a_second):
 def test_launches_are_asked_for_in_one_batch_each_once():
     model = Model()
     [given] = [problem({"a": 1.0, "b": 2.0, "c": 3.0}, work={"a": 1.0, "b": 2.0, "c": 2.0})]
-    assert asking_seconds(model, given, MACHINE) > 0
+    assert prediction_seconds(model, given, MACHINE) > 0
     features = (len(given.graph_features),)
     assert model.asked == [(2, features, MACHINE, 2)] * 4
 
@@ -74,7 +74,7 @@ def test_launches_are_asked_for_in_one_batch_each_once():
 def test_runs_of_another_machine_are_no_measure(half_a_second):
     model, elsewhere = Model(), replace(PROBLEMS[1], machine="another")
     report = report_of([PROBLEMS[0], elsewhere], model)
-    found = with_asking(report, model, [PROBLEMS[0], elsewhere], MACHINE)
+    found = with_prediction_times(report, model, [PROBLEMS[0], elsewhere], MACHINE)
     assert [o.picks[MODEL].spent for o in found.outcomes] == [0.5, None]
     assert found.score().overhead_runs is None
 
@@ -82,4 +82,4 @@ def test_runs_of_another_machine_are_no_measure(half_a_second):
 def test_other_problems_are_refused():
     model = Model()
     with pytest.raises(ValueError, match="zip"):
-        with_asking(report_of(PROBLEMS, model), model, PROBLEMS[:1], MACHINE)
+        with_prediction_times(report_of(PROBLEMS, model), model, PROBLEMS[:1], MACHINE)

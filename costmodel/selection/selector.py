@@ -15,15 +15,20 @@ from typing import Any, cast
 import numpy as np
 from torch import nn
 
-from hetune.costmodel.calibration import ROOFLINE, load_calibration
-from hetune.costmodel.explain import Explanation, explanation
 from hetune.costmodel.features.devices import Rates, default_rates, device_of
 from hetune.costmodel.features.graph import graph_features
-from hetune.costmodel.layer_variants import variants_for
 from hetune.costmodel.model.bundle import load
 from hetune.costmodel.model.cost_model import UNKNOWN_FACTOR, CostModel
-from hetune.costmodel.shelf.best import best_and_failure, calibrated, is_at_home, warn_if_foreign
-from hetune.costmodel.shelf.shelf import Shelf, State
+from hetune.costmodel.registry.calibration import ROOFLINE, load_calibration
+from hetune.costmodel.registry.default_model import (
+    best_and_failure,
+    calibrated,
+    is_at_home,
+    warn_if_foreign,
+)
+from hetune.costmodel.registry.model_registry import ModelRegistry, State
+from hetune.costmodel.selection.explanation import Explanation, explanation
+from hetune.costmodel.selection.layer_variants import variants_for
 from hetune.variants.errors import HetuneError, InputError, ModelError
 from hetune.variants.frontend.presets import OF_EVERY_FAMILY
 from hetune.variants.graph.hetero import HeteroGraph
@@ -31,9 +36,9 @@ from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.device import Device
 from hetune.variants.program.nodes import Program
 from hetune.variants.runtime.choice import Choice, choose
+from hetune.variants.runtime.cost_estimates import CostEstimates, RooflineEstimator, replay_seconds
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_roofline import GpuModel
-from hetune.variants.runtime.pricing import Prices, RooflinePricer, replay_seconds
 from hetune.variants.runtime.scored import scored_on
 from hetune.variants.runtime.table import CandidateTable
 
@@ -41,8 +46,8 @@ RETRY_SECONDS = 30.0
 """How long a model that could not be loaded is not tried again."""
 LEARNED = "the cost model"
 """Who predicts, for a reader, where it is not the roofline model."""
-_ASKING = 1.5e-3
-"""Seconds that pricing takes on a new graph, about: "new" of `benchmarks/choosing.py`."""
+_ESTIMATING = 1.5e-3
+"""Seconds that estimating takes on a new graph, about: "new" of `benchmarks/choosing.py`."""
 _log = logging.getLogger(__name__)
 
 
@@ -91,8 +96,9 @@ class Selector:
         """A selector with a trained model, adapted to this machine if it was calibrated.
 
         Args:
-            path: A bundle's folder. None: the champion of the shelf, else the bundle that comes
-                with hetune, else the roofline model; what cannot be used is logged.
+            path: A bundle's folder. None: the champion of the model registry, else the
+                bundle that comes with hetune, else the roofline model; what cannot be used is
+                logged.
             device: What variants are chosen for; a bundle at a path is for the device that it
                 names.
 
@@ -104,8 +110,8 @@ class Selector:
                 machine and not calibrated on this one.
         """
         if path is None:
-            shelf = Shelf(device=device)
-            asked = device, shelf.root, shelf.state
+            registry = ModelRegistry(device=device)
+            asked = device, registry.root, registry.state
             found = _loaded(*asked)
             if found.retry_at <= time.monotonic():
                 _loaded.cache_clear()
@@ -117,21 +123,21 @@ class Selector:
         return cls.adapted(model)
 
     @classmethod
-    def adapted(cls, model: CostModel | None, shelf: Shelf | None = None) -> Selector:
+    def adapted(cls, model: CostModel | None, registry: ModelRegistry | None = None) -> Selector:
         """A selector with a model, adapted to this machine if it was calibrated.
 
         Args:
-            model: Predicts; if None the roofline model does, for the shelf's device.
-            shelf: Where calibrations are kept; the user's by default.
+            model: Predicts; if None the roofline model does, for the model registry's device.
+            registry: Where calibrations are kept; the user's by default.
         """
-        shelf = shelf or Shelf()
+        registry = registry or ModelRegistry()
         if model is not None and is_at_home(model):
             return cls(model)
         if model is not None:
-            shelf = shelf.of(model.manifest.device)
-        calibration = load_calibration(shelf.calibrations, shelf.device)
+            registry = registry.of(model.manifest.device)
+        calibration = load_calibration(registry.calibrations, registry.device)
         if calibration is None:
-            return cls(model, device=shelf.device)
+            return cls(model, device=registry.device)
         known = model.manifest.digest if model else ROOFLINE
         if calibration.model_id == known:
             return cls(model, calibration.machine, calibration.offsets)
@@ -250,9 +256,9 @@ class Selector:
             cuda_graph=cuda_graph,
         )
         scored, threads = scored_on(variants, graph, self), kernel_threads()
-        table, domain, prices = scored.table, scored.domain, scored.prices
+        table, domain, estimates = scored.table, scored.domain, scored.estimates
         around = np.array([1 / UNKNOWN_FACTOR, UNKNOWN_FACTOR])
-        bounds, effects = prices.launches[:, None] * around, None
+        bounds, effects = estimates.launches[:, None] * around, None
         if self.model is not None:
             try:
                 seen = *self._seen(table, domain), self.machine, threads
@@ -260,7 +266,7 @@ class Selector:
                 effects = self.model.contributions(*seen)
             except Exception as error:  # whatever a model raises
                 self._report(error)
-        return explanation(choice, table, prices, bounds, effects)
+        return explanation(choice, table, estimates, bounds, effects)
 
     def warm_up(self, layer: nn.Module | None = None) -> Choice:
         """Chooses for a graph of one edge, so that nothing has to be waited for afterwards.
@@ -277,25 +283,25 @@ class Selector:
         graph = HeteroGraph(np.array([0]), np.array([1]))
         return self.choose(OF_EVERY_FAMILY if layer is None else layer, graph, 1)
 
-    # Pricing.
+    # Estimating.
 
-    def price(self, table: CandidateTable, domain: Domain, threads: int) -> Prices:
+    def estimate(self, table: CandidateTable, domain: Domain, threads: int) -> CostEstimates:
         """Predictions for all variants of a table on a graph.
 
         Those of a table for another device are the roofline model's.
         """
         if self.model is None or not self._knows(table):
-            return self._roofline.price(table, domain, threads)
+            return self._roofline.estimate(table, domain, threads)
         try:
-            return self._priced(self.model, table, domain, threads)
+            return self._estimated(self.model, table, domain, threads)
         except Exception as error:  # whatever a model raises
             self._report(error)
-            return self._roofline.price(table, domain, threads)
+            return self._roofline.estimate(table, domain, threads)
 
     @property
-    def asking_seconds(self) -> float:
-        """What pricing a layer's variants on a new graph takes, about."""
-        return _ASKING if self.model else self._roofline.asking_seconds
+    def estimating_seconds(self) -> float:
+        """What estimating a layer's variants on a new graph takes, about."""
+        return _ESTIMATING if self.model else self._roofline.estimating_seconds
 
     def spread(self, table: CandidateTable, domain: Domain, threads: int) -> np.ndarray:
         """How far off predictions may be, either way: factors, float64 [variants]."""
@@ -339,9 +345,9 @@ class Selector:
         found = model.interval(*self._seen(table, domain), self.machine, threads)
         return _finite(found * self._scale(table.families)[:, None])
 
-    def _priced(
+    def _estimated(
         self, model: CostModel, table: CandidateTable, domain: Domain, threads: int
-    ) -> Prices:
+    ) -> CostEstimates:
         families, columns, features = self._seen(table, domain)
         launches = model.predict(families, columns, features, self.machine, threads)
         runs = table.runs(domain)
@@ -353,7 +359,7 @@ class Selector:
         if isinstance(self.machine, GpuModel):
             replays = replay_seconds(table, domain, columns, launches, self.machine)
             replays = _finite(replays + model.run_seconds)
-        return Prices(seconds, launches, prepare, LEARNED, replays, table.default, model.tie)
+        return CostEstimates(seconds, launches, prepare, LEARNED, replays, table.default, model.tie)
 
     def _report(self, why: Exception | str) -> None:
         known = isinstance(why, str | HetuneError)
@@ -374,7 +380,7 @@ class _Loaded:
 def _loaded(device: Device, root: Path, state: State) -> _Loaded:
     """One for all who ask, until another model or calibration is there."""
     model, failed = best_and_failure(device=device)
-    selector = Selector.adapted(model, Shelf(device=device))
+    selector = Selector.adapted(model, ModelRegistry(device=device))
     return _Loaded(selector, time.monotonic() + RETRY_SECONDS if failed else math.inf)
 
 
@@ -386,9 +392,9 @@ def _listed(values: object) -> tuple[Any, ...]:
         return (values,)
 
 
-def _roofline(rates: Rates) -> RooflinePricer:
+def _roofline(rates: Rates) -> RooflineEstimator:
     """With these rates for their device, and the defaults for others."""
-    return RooflinePricer(gpu=rates) if isinstance(rates, GpuModel) else RooflinePricer(rates)
+    return RooflineEstimator(gpu=rates) if isinstance(rates, GpuModel) else RooflineEstimator(rates)
 
 
 def _finite(seconds: np.ndarray) -> np.ndarray:

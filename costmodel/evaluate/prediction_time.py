@@ -1,4 +1,4 @@
-"""What asking a cost model takes, beside runs of what it chose."""
+"""What predicting takes, beside runs of what was chosen."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from hetune.costmodel.fingerprint import this_machine
 _CALLS = 3
 
 
-def with_asking(
+def with_prediction_times(
     report: Report, model: Predictor, problems: Sequence[Problem], machine: Rates
 ) -> Report:
-    """A report whose picks of the model say what asking for them takes (`Pick.spent`).
+    """A report whose picks of the model say how long predictions took (`Pick.spent`).
 
     That is timed here and now: the features and the predictions of all launches of a problem, in
     one batch, as a selector asks for them; the median of three times, after one that does not
@@ -33,7 +33,7 @@ def with_asking(
 
     Args:
         report: How the model chose on the problems.
-        model: Any of those that were judged: asking takes as long whatever they were fitted to.
+        model: Any of those that were judged: predictions take as long whatever it was fitted to.
         problems: The report's, in its order.
         machine: Rates that the model is asked with.
 
@@ -43,7 +43,7 @@ def with_asking(
     here = this_machine().digest
 
     def told(outcome: Outcome, problem: Problem) -> Outcome:
-        spent = asking_seconds(model, problem, machine) if problem.machine == here else None
+        spent = prediction_seconds(model, problem, machine) if problem.machine == here else None
         picks = {**outcome.picks, MODEL: replace(outcome.picks[MODEL], spent=spent)}
         return replace(outcome, picks=picks)
 
@@ -51,7 +51,7 @@ def with_asking(
     return replace(report, outcomes=tuple(told(*pair) for pair in pairs))
 
 
-def asking_seconds(model: Predictor, problem: Problem, machine: Rates) -> float:
+def prediction_seconds(model: Predictor, problem: Problem, machine: Rates) -> float:
     """What predicting all launches of a problem takes, in one batch, once warm."""
     launches = times_of(problem)
     ask = functools.partial(

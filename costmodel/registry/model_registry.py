@@ -1,4 +1,4 @@
-"""The shelf: cost models by id, and the aliases of two of them."""
+"""The model registry: cost models by id, and the aliases of two of them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from hetune.costmodel.evaluate.report import MEASUREMENTS, Report
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model import bundle
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.costmodel.model.manifest import Manifest
-from hetune.costmodel.shelf.aliases import CANDIDATE, Aliases
-from hetune.costmodel.shelf.gate import objections
+from hetune.costmodel.model.manifest import ModelManifest
+from hetune.costmodel.registry.aliases import CANDIDATE, Aliases
+from hetune.costmodel.registry.gate import objections
 from hetune.variants.errors import ModelError, PromotionError
 from hetune.variants.kernel.device import Device
 
@@ -38,21 +38,21 @@ State = tuple[Stamp, Stamp]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RegisteredModel:
     """A stored model.
 
     Attributes:
-        id: Its name on the shelf.
+        id: Its name in the model registry.
         aliases: "candidate", "champion", both or none.
         manifest: What it says of itself.
     """
 
     id: str
     aliases: tuple[str, ...]
-    manifest: Manifest
+    manifest: ModelManifest
 
 
-class Shelf:
+class ModelRegistry:
     """A folder of cost models for one device. Creating the object does no I/O.
 
     ```
@@ -79,9 +79,9 @@ class Shelf:
         self.root = self._base if device == "cpu" else self._base / device
         self.device = device
 
-    def of(self, device: Device) -> Shelf:
-        """The shelf for a device in the same folder."""
-        return self if device == self.device else Shelf(self._base, device)
+    def of(self, device: Device) -> ModelRegistry:
+        """The model registry for a device in the same folder."""
+        return self if device == self.device else ModelRegistry(self._base, device)
 
     def add(self, model: CostModel) -> str:
         """Stores a model, and makes it the candidate.
@@ -94,8 +94,9 @@ class Shelf:
         """
         if model.manifest.device != self.device:
             raise ModelError(
-                f"the cost model is for the device {model.manifest.device!r}, and the shelf "
-                f"{self.root} for {self.device!r}: add it to that device's (`Shelf.of`)"
+                f"the cost model is for the device {model.manifest.device!r}, and the model "
+                f"registry {self.root} for {self.device!r}: add it to that device's "
+                "(`ModelRegistry.of`)"
             )
         key = f"{model.manifest.created_at[:10].replace('-', '')}-{bundle.digest(model)[:12]}"
         self.prepare()
@@ -122,7 +123,9 @@ class Shelf:
                     "to make one"
                 )
             )
-            raise ModelError(f"there is no cost model {name!r} on the shelf {self.root}: {there}")
+            raise ModelError(
+                f"there is no cost model {name!r} in the model registry {self.root}: {there}"
+            )
         return key
 
     def load(self, name: str) -> CostModel:
@@ -137,7 +140,7 @@ class Shelf:
         """Of all models, whether they can be read or not, in order.
 
         Raises:
-            ModelError: The shelf cannot be read.
+            ModelError: The model registry cannot be read.
         """
         try:
             return sorted(path.name for path in self.root.iterdir() if _ID.fullmatch(path.name))
@@ -146,7 +149,7 @@ class Shelf:
         except OSError as error:
             raise self._unusable("list", error) from error
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[RegisteredModel, ...]:
         """All models whose manifests can be read, the newest first."""
         aliases = self.aliases()
         found = []
@@ -157,7 +160,7 @@ class Shelf:
                 _log.warning("left out of the list: %s", error)
         return tuple(sorted(found, key=lambda e: (e.manifest.created_at, e.id), reverse=True))
 
-    def entry(self, name: str) -> Entry | None:
+    def entry(self, name: str) -> RegisteredModel | None:
         """A model by id or alias; None if there is none.
 
         Raises:
@@ -233,7 +236,8 @@ class Shelf:
         def change(aliases: Aliases) -> Aliases:
             if aliases.champion is None:
                 raise PromotionError(
-                    f"there is no champion on the shelf {self.root} to roll back: promote one first"
+                    f"there is no champion in the model registry {self.root} to roll back: promote "
+                    "one first"
                 )
             return aliases.rolled_back()
 
@@ -249,13 +253,13 @@ class Shelf:
         """The folder of calibrations, which lies among the models."""
         return self.root / _CALIBRATIONS
 
-    def _entry(self, key: str, aliases: Aliases) -> Entry:
+    def _entry(self, key: str, aliases: Aliases) -> RegisteredModel:
         try:
             manifest = bundle.read_manifest(self.root / key, _digest(key))
         except ModelError as error:
             raise ModelError(f"the cost model {self.root / key} cannot be used: {error}") from error
         named = tuple(alias for alias, target in aliases.as_dict().items() if target == key)
-        return Entry(key, named, manifest)
+        return RegisteredModel(key, named, manifest)
 
     def _loaded(self, key: str) -> CostModel:
         return bundle.load(self.root / key, _digest(key))
@@ -301,7 +305,7 @@ class Shelf:
                 return after
         except Timeout:
             raise ModelError(
-                f"the shelf of cost models {self.root} is busy: another process has held "
+                f"the model registry {self.root} is busy: another process has held "
                 f"aliases.lock for {_LOCK_SECONDS:g} s; end it, or set HETUNE_MODELS to another "
                 "folder"
             ) from None
@@ -310,7 +314,7 @@ class Shelf:
 
     def _unusable(self, verb: str, error: OSError) -> ModelError:
         return ModelError(
-            f"cannot {verb} the shelf of cost models {self.root} ({error.strerror or error}): make "
+            f"cannot {verb} the model registry {self.root} ({error.strerror or error}): make "
             "it writable, free some space, or set HETUNE_MODELS to another folder"
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from hetune.costmodel.selector import Selector
+from hetune.costmodel.selection.selector import Selector
 from hetune.variants.backends.base import Backend
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.program_layer import ProgramLayer
@@ -78,8 +78,8 @@ def compile(
         module,
         backend=backend,
         memory_limit=memory_limit,
-        pricer=selector,
-        default_pricer=lambda device: Selector.load(device=device),
+        estimator=selector,
+        default_estimator=lambda device: Selector.load(device=device),
         expected_runs=expected_runs,
         explore=explore,
         cuda_graph=cuda_graph,
