@@ -13,9 +13,7 @@ from hetune.variants.graph._order import (
     DstPairs,
     EdgeOrder,
     SelectedPairs,
-    select_edges,
     select_pairs,
-    sort_edges,
 )
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.lazy_steps import IndexRetention, Steps
@@ -307,7 +305,8 @@ class GraphIndex(Steps):
         return self.step("order", self._sorted)
 
     def _sorted(self) -> EdgeOrder:
-        return sort_edges(*self._edges, self.num_nodes, self.num_etypes)
+        counts = self.num_nodes, self.num_etypes
+        return EdgeOrder(*index_native.order_edges(*self._edges, *counts))
 
     def _column(self, name: str) -> torch.Tensor:
         """A column of `EdgeOrder`; of some relations it is made when it is first asked for."""
@@ -326,7 +325,10 @@ class GraphIndex(Steps):
         return lambda: getattr(every, name).index_select(0, at)
 
     def _selected(self, every: EdgeOrder, relations: tuple[int, ...]) -> torch.Tensor:
-        return select_edges(every, relations, self.num_etypes, self.num_edges)
+        """Where the edges of some relations lie among all: a filter keeps every order."""
+        wanted = torch.zeros(self.num_etypes, dtype=torch.bool, device="cpu")
+        wanted[list(relations)] = True
+        return index_native.select(every.etype, wanted, self.num_edges)
 
     @property
     def _src_pairs(self) -> EdgeOrder | SelectedPairs:
