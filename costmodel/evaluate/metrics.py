@@ -9,8 +9,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hetune.costmodel.data import CandidateSample, Problem
 from hetune.costmodel.evaluate import noise
+from hetune.costmodel.problems import CandidateSample, Problem
 from hetune.variants.errors import InputError, VariantError
 
 ORACLE = "oracle"
@@ -53,8 +53,8 @@ class Pick:
         variant: The chosen variant.
         seconds: Its measured time.
         error: Standard error of that, in seconds.
-        spent: Seconds that choosing took: those of trials, or of predictions where `with_asking`
-            timed them; None where nothing was timed.
+        spent: Seconds that choosing took: those of trials, or of predictions where
+            `with_prediction_times` timed them; None where nothing was timed.
     """
 
     variant: str

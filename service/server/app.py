@@ -108,7 +108,7 @@ def routes(work: Dispatcher, sessions: Sessions | None = None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         beside = (
-            follow(service.following),
+            follow(service.follower),
             sample_regret(work),
             asyncio.to_thread(service.warm_up.run),
         )

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import logging
 
-from hetune.costmodel.following import Following, Given
+from hetune.costmodel.selection.champion import ChampionFollower
 from hetune.service.core.inference.regret import ROUNDS, RegretSample, RegretSamples
 from hetune.service.http.dispatcher import Dispatcher
 
@@ -14,11 +14,11 @@ FOLLOW_SECONDS, SAMPLE_SECONDS = 0.5, 0.2
 _log = logging.getLogger(__name__)
 
 
-async def follow(following: Following | Given) -> None:
+async def follow(follower: ChampionFollower) -> None:
     """Looks again and again, in a thread beside the event loop, until it is cancelled."""
     while True:
         await asyncio.sleep(FOLLOW_SECONDS)
-        await asyncio.to_thread(following.refresh)
+        await asyncio.to_thread(follower.refresh)
 
 
 async def sample_regret(work: Dispatcher) -> None:
@@ -30,7 +30,7 @@ async def sample_regret(work: Dispatcher) -> None:
     regret = work.service.regret
     while regret.rate > 0:
         await asyncio.sleep(SAMPLE_SECONDS)
-        if not regret.is_waiting or not work.is_quiet():
+        if not regret.is_waiting or not work.is_idle():
             continue
         try:
             sample = await asyncio.to_thread(regret.take)
@@ -42,13 +42,13 @@ async def sample_regret(work: Dispatcher) -> None:
 
 async def _measure(work: Dispatcher, regret: RegretSamples, sample: RegretSample) -> None:
     for variant in sample.variants:
-        if not work.is_quiet():
+        if not work.is_idle():
             return
         await work.aside(functools.partial(sample.run, variant))
     seconds: dict[str, list[float]] = {variant: [] for variant in sample.variants}
     for _ in range(ROUNDS):
         for variant, times in seconds.items():
-            if not work.is_quiet():
+            if not work.is_idle():
                 return
             times.append(await work.between(functools.partial(sample.run, variant)))
     ratio = regret.note(sample, seconds)

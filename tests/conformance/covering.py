@@ -17,7 +17,7 @@ from itertools import product
 from tests.full import FULL
 
 from hetune.variants.frontend.adapt import adapt
-from hetune.variants.plan.choices import Form
+from hetune.variants.plan.choices import LoweringForm
 from hetune.variants.plan.variants import BLOCK_NODES, Variant, variants_of
 from hetune.variants.testing.layers import LAYERS, WIDTHS
 
@@ -35,7 +35,7 @@ def chosen(name: str, width: int, heads: int) -> Callable[[Variant], bool]:
     kept = None if _is_dense(name, width, heads) else _turns(name)[width, heads]
 
     def keep(variant: Variant) -> bool:
-        in_one_pass = variant.choices.plan.form is Form.ONE_PASS
+        in_one_pass = variant.choices.plan.form is LoweringForm.ONE_PASS
         return kept is None or in_one_pass or variant.plan_id in kept
 
     return keep

@@ -25,10 +25,9 @@ def order_edges(
     return tuple(map(_int32, (*columns, pairs % nodes, pairs // nodes)))
 
 
-def sort_by_key(keys: torch.Tensor, buckets: int, descending: bool = False) -> torch.Tensor:
+def sort_by_key(keys: torch.Tensor, buckets: int) -> torch.Tensor:
     """Stable argsort of keys in [0, buckets)."""
-    values = keys.numpy()
-    return _int32(np.argsort(buckets - 1 - values if descending else values, kind="stable"))
+    return _int32(np.argsort(keys.numpy(), kind="stable"))
 
 
 def pointers(keys: torch.Tensor, buckets: int) -> torch.Tensor:
@@ -48,11 +47,6 @@ def number_pairs(dst: torch.Tensor, etype: torch.Tensor) -> tuple[torch.Tensor, 
     first = np.flatnonzero(is_first)
     indptr = np.append(first, target.size)
     return tuple(map(_int32, (np.cumsum(is_first) - 1, indptr, target[first], relation[first])))
-
-
-def histogram(keys: torch.Tensor, buckets: int) -> torch.Tensor:
-    """How many keys are k, for each k in [0, buckets): int64."""
-    return torch.from_numpy(np.bincount(keys.numpy(), minlength=buckets).astype(np.int64))
 
 
 def select(etype: torch.Tensor, wanted: torch.Tensor, count: int) -> torch.Tensor:

@@ -10,7 +10,7 @@ from hetune.variants.kernel.nodes import EdgeSoftmax, Traversal
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.text import show
 from hetune.variants.kernel.verify import verify
-from hetune.variants.plan.choices import Form
+from hetune.variants.plan.choices import LoweringForm
 from hetune.variants.plan.variants import plans_of
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
 from hetune.variants.testing.plans import run_plan
@@ -29,22 +29,24 @@ def softmaxes(plan):
 
 
 def forms(program):
-    return {c.program.id: c.form for c in plans_of(program, "cpu") if c.form is not Form.FUSED}
+    return {
+        c.program.id: c.form for c in plans_of(program, "cpu") if c.form is not LoweringForm.FUSED
+    }
 
 
 def test_scores_of_inner_products_are_summed_in_one_pass():
     found = forms(hgt_program(64, 64))
-    assert found["dst+scores-dst+folded"] is Form.ONE_PASS
-    assert found["hybrid+scores-hybrid+folded"] is Form.SEPARATE_PRODUCTS
+    assert found["dst+scores-dst+folded"] is LoweringForm.ONE_PASS
+    assert found["hybrid+scores-hybrid+folded"] is LoweringForm.SEPARATE_PRODUCTS
 
 
 @pytest.mark.parametrize("width", [7, 24])
 def test_rows_that_vectors_do_not_hold_are_left(width):
-    assert Form.ONE_PASS not in forms(hgt_program(width, width)).values()
+    assert LoweringForm.ONE_PASS not in forms(hgt_program(width, width)).values()
 
 
 def test_scores_that_are_read_are_left():
-    assert forms(rgat_program(64, 64))["dst+weights-first"] is Form.SEPARATE_SUMS
+    assert forms(rgat_program(64, 64))["dst+weights-first"] is LoweringForm.SEPARATE_SUMS
 
 
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
@@ -54,7 +56,7 @@ def test_plans_are_what_the_program_says(program, graph):
     values = random_parameters(program, graph)
     ((_, wanted), *_) = plans.items()
     expected = run_plan(wanted, values, graph)
-    found = [plan for choices, plan in plans.items() if choices.form is Form.ONE_PASS]
+    found = [plan for choices, plan in plans.items() if choices.form is LoweringForm.ONE_PASS]
     assert found
     for plan in found:
         assert [softmax for softmax in softmaxes(plan) if softmax.sums]

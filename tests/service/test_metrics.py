@@ -13,7 +13,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hetune.costmodel.selector import LEARNED, Selector
+from hetune.costmodel.selection.selector import LEARNED, Selector
 from hetune.profiling.jobs.records import State
 from hetune.service.core.inference import gauges as told
 from hetune.service.core.jobs.documents import JobRequest
@@ -31,7 +31,7 @@ from ._serving import LIMITS, make_service, serving, tiny_features, tiny_graph, 
 ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD = ROOT / "deploy" / "grafana" / "hetune.json"
 GRAPH = {"src": [0, 1], "dst": [1, 2], "etype": [0, 1], "num_nodes": 3}
-INFER = {"graph": GRAPH, "features": [[0.0, 1.0, 2.0, 3.0]] * 3}
+INFER = {"graph": GRAPH, "x": [[0.0, 1.0, 2.0, 3.0]] * 3}
 X = tiny_features()
 
 
@@ -274,8 +274,8 @@ def test_what_is_not_run_is_not_counted(service):
 class Learned(Selector):
     """As if a cost model predicted."""
 
-    def price(self, table, domain, threads):
-        return replace(super().price(table, domain, threads), source=LEARNED)
+    def estimate(self, table, domain, threads):
+        return replace(super().estimate(table, domain, threads), source=LEARNED)
 
 
 @pytest.mark.parametrize(("selector", "count"), [(Selector(), 1), (Learned(), 0)], ids=range(2))

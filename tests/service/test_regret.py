@@ -35,7 +35,7 @@ def id(service):
 @pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan")])
 def test_the_rate_is_a_share(service, rate):
     with pytest.raises(InputError, match="0 to 1"):
-        RegretSamples(rate, service.following, service.engine, service.limits, service.metrics)
+        RegretSamples(rate, service.follower, service.engine, service.limits, service.metrics)
 
 
 def test_nothing_is_sampled_by_default(service, id):
@@ -83,7 +83,7 @@ def test_what_would_keep_requests_waiting_is_left_out(service, id, monkeypatch):
 def test_an_idle_service_samples_and_answers_stay_the_same(service, id):
     before = service.inference.run("m", id, X).out
     service.regret.rate = 1.0
-    asked = {"graph": id, "features": X.tolist()}
+    asked = {"graph": id, "x": X.tolist()}
     with serving(application(service)) as url, httpx.Client(base_url=url, timeout=60) as http:
         answer = http.post("/v1/models/m/infer", json=asked).json()
         deadline = time.monotonic() + 60

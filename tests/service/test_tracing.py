@@ -68,7 +68,7 @@ def http(service, provider, spans):
 
 
 def infer(http, id, **headers):
-    asked = {"graph": id, "features": X.tolist()}
+    asked = {"graph": id, "x": X.tolist()}
     return http.post("/v1/models/m/infer", json=asked, headers=headers)
 
 
@@ -247,7 +247,7 @@ import sys
 from pathlib import Path
 import hetune.clients.cli.serve
 from hetune.clients.http.call import trace_headers
-from hetune.costmodel.selector import Selector
+from hetune.costmodel.selection.selector import Selector
 from hetune.service.core.service import Service
 from hetune.service.server.app import application
 application(Service.open(Path(sys.argv[1]), selector=Selector(), backend="torch"))

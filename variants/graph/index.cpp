@@ -170,13 +170,11 @@ int64_t order_edges(const int32_t* src, const int32_t* dst, const int32_t* etype
     return pairs;
 }
 
-void sort_keys(const int32_t* keys, int64_t count, int64_t buckets, bool descending, Keyed* a,
-               Keyed* b, int32_t* order, int64_t threads) {
-    const uint32_t last = static_cast<uint32_t>(std::max<int64_t>(buckets - 1, 0));
+void sort_keys(const int32_t* keys, int64_t count, int64_t buckets, Keyed* a, Keyed* b,
+               int32_t* order, int64_t threads) {
 #pragma omp parallel for schedule(static) num_threads(chunks_for(count, threads))
     for (int64_t i = 0; i < count; ++i) {
-        const uint32_t key = static_cast<uint32_t>(keys[i]);
-        a[i] = {descending ? last - key : key, static_cast<uint32_t>(i)};
+        a[i] = {static_cast<uint32_t>(keys[i]), static_cast<uint32_t>(i)};
     }
     const Keyed* sorted = radix_sort(a, b, &Keyed::key, buckets, count, threads);
 #pragma omp parallel for schedule(static) num_threads(chunks_for(count, threads))
@@ -260,11 +258,11 @@ EXPORT int64_t hetune_index_order(const int32_t* src, const int32_t* dst, const 
 
 // order = the stable argsort of keys, all in [0, buckets). The scratch holds 8 bytes per key.
 EXPORT int64_t hetune_index_sort(const int32_t* keys, int64_t count, int64_t buckets,
-                                 int64_t descending, void* scratch_a, void* scratch_b,
-                                 int32_t* order, int64_t threads) {
+                                 void* scratch_a, void* scratch_b, int32_t* order,
+                                 int64_t threads) {
     return guarded([&] {
-        sort_keys(keys, count, buckets, descending != 0, static_cast<Keyed*>(scratch_a),
-                  static_cast<Keyed*>(scratch_b), order, threads);
+        sort_keys(keys, count, buckets, static_cast<Keyed*>(scratch_a), static_cast<Keyed*>(scratch_b),
+                  order, threads);
         return int64_t{0};
     });
 }
@@ -311,27 +309,6 @@ EXPORT int64_t hetune_index_fill_pairs(const int32_t* dst, const int32_t* etype,
     }
     indptr[pairs] = static_cast<int32_t>(edges);
     return 0;
-}
-
-// counts[k] = how many keys are k, for k in [0, buckets).
-EXPORT int64_t hetune_index_histogram(const int32_t* keys, int64_t count, int64_t buckets,
-                                      int64_t* counts, int64_t threads) {
-    return guarded([&] {
-        // A table per thread pays only where it is small beside the keys.
-        const int chunks = buckets > count ? 1 : chunks_for(count, threads);
-        std::vector<int64_t> tables(chunks * buckets, 0);
-#pragma omp parallel for schedule(static) num_threads(chunks)
-        for (int c = 0; c < chunks; ++c) {
-            int64_t* table = tables.data() + c * buckets;
-            const auto [begin, end] = chunk_of(count, chunks, c);
-            for (int64_t i = begin; i < end; ++i) ++table[keys[i]];
-        }
-        for (int64_t b = 0; b < buckets; ++b) {
-            counts[b] = 0;
-            for (int c = 0; c < chunks; ++c) counts[b] += tables[c * buckets + b];
-        }
-        return int64_t{0};
-    });
 }
 
 // positions = where etype[i] is wanted, ascending; the caller knows how many those are.

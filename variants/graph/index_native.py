@@ -68,13 +68,13 @@ def order_edges(
     return out[:5] + pair_columns
 
 
-def sort_by_key(keys: torch.Tensor, buckets: int, descending: bool = False) -> torch.Tensor:
+def sort_by_key(keys: torch.Tensor, buckets: int) -> torch.Tensor:
     """Stable argsort of keys in [0, buckets)."""
     count = keys.numel()
     scratch = _new(count * _KEYED_INTS), _new(count * _KEYED_INTS)
     order = _new(count)
     threads = torch.get_num_threads()
-    _call("sort", keys, count, buckets, int(descending), *scratch, order, threads)
+    _call("sort", keys, count, buckets, *scratch, order, threads)
     return order
 
 
@@ -97,13 +97,6 @@ def number_pairs(dst: torch.Tensor, etype: torch.Tensor) -> tuple[torch.Tensor, 
     out = pair_of_edge, _new(pairs + 1), _new(pairs), _new(pairs)
     _call("fill_pairs", dst, etype, pair_of_edge, edges, pairs, *out[1:], threads)
     return out
-
-
-def histogram(keys: torch.Tensor, buckets: int) -> torch.Tensor:
-    """How many keys are k, for each k in [0, buckets): int64."""
-    counts = torch.empty(buckets, dtype=torch.int64, device="cpu")
-    _call("histogram", keys, keys.numel(), buckets, counts, torch.get_num_threads())
-    return counts
 
 
 def select(etype: torch.Tensor, wanted: torch.Tensor, count: int) -> torch.Tensor:

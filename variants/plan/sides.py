@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.nodes import Schedule
-from hetune.variants.plan.choices import Choices, Form, Side
-from hetune.variants.plan.variants import BY_EDGES, DEFAULT_SCHEDULES, Variant, device_of
+from hetune.variants.plan.choices import Choices, LoweringForm, Side
+from hetune.variants.plan.variants import DEFAULT_SCHEDULES, Variant, device_of
 from hetune.variants.program.nodes import Program
 
 WIDE = 128
@@ -43,8 +43,8 @@ def _known(choices: Choices, known: Mapping[Choices, Variant]) -> Variant | None
 
     Scores of all edges are not those of a side's: a hybrid plan may need passes of their own.
     """
-    if choices.plan.form is Form.SEPARATE_SUMS and choices not in known:
-        choices = replace(choices, plan=replace(choices.plan, form=Form.ONE_PASS))
+    if choices.plan.form is LoweringForm.SEPARATE_SUMS and choices not in known:
+        choices = replace(choices, plan=replace(choices.plan, form=LoweringForm.ONE_PASS))
     return known.get(choices)
 
 
@@ -73,8 +73,8 @@ def default_variant(variants: tuple[Variant, ...], side: Side = "") -> Variant:
         return variants[-1]
     schedule: AnySchedule
     if device == "cuda":
-        # Rows of sources are summed in order, by chunks; those of destinations by atomic additions.
-        side, schedule = "src", BY_EDGES
+        # Rows of sources are summed in order; those of destinations by atomic additions.
+        side, schedule = "src", DEFAULT_SCHEDULES["cuda"]
     else:
         schedule = _blocks(variants[0].plan.program)
     known = {variant.choices: variant for variant in variants}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from hetune.costmodel.registry.aliases import AliasChange
 from hetune.service.core.formats.documents import Document
 
 
 class CostModelDocument(Document):
-    """A cost model on the shelf.
+    """A cost model in the model registry.
 
     Attributes:
         id: Its id.
@@ -35,17 +36,6 @@ class CostModelDocument(Document):
     has_card: bool
 
 
-class AliasChange(Document):
-    """An alias that was set: which model it named before and since, who did it, when and why."""
-
-    alias: str
-    before: str | None
-    after: str | None
-    who: str
-    when: str
-    why: str
-
-
 class ActiveModel(Document):
     """What chooses variants in the service that answers.
 
@@ -62,7 +52,7 @@ class ActiveModel(Document):
 
 
 class CostModelList(Document):
-    """The shelf.
+    """The model registry.
 
     Attributes:
         models: The newest first.

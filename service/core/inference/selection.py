@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import torch
 
-from hetune.costmodel.explain import Explanation
-from hetune.costmodel.following import Following, Given
-from hetune.costmodel.selector import LEARNED, Selector
+from hetune.costmodel.selection.champion import ChampionFollower
+from hetune.costmodel.selection.explanation import Explanation
+from hetune.costmodel.selection.selector import LEARNED, Selector
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs.graphs import GraphStore
 from hetune.service.core.inference.answers import LayerReport, RunReport, explained
@@ -42,7 +42,7 @@ class VariantSelection:
     Args:
         graphs: Where graphs are looked up by id.
         models: Where models are looked up.
-        following: Tells what chooses now; asked once for all layers of a request.
+        follower: Tells what chooses now; asked once for all layers of a request.
         engine: What would run layers: choices are for it.
         limits: `run_bytes` bounds every choice.
         metrics: Where choices are counted and timed.
@@ -52,13 +52,13 @@ class VariantSelection:
         self,
         graphs: GraphStore,
         models: ModelStore,
-        following: Following | Given,
+        follower: ChampionFollower,
         engine: Engine,
         limits: ServiceLimits,
         metrics: Metrics,
     ) -> None:
         self._graphs, self._models, self._engine = graphs, models, engine
-        self._following, self._limits, self._metrics = following, limits, metrics
+        self._follower, self._limits, self._metrics = follower, limits, metrics
 
     def select(
         self,
@@ -143,7 +143,7 @@ class VariantSelection:
         limit = self._limits.run_bytes
         limit = limit if memory_limit is None else min(limit, memory_limit)
         is_default = memory_limit is None and variants is None and not explain
-        active = self._following.active
+        active = self._follower.active
         selector = active.selector
         demands = expected_runs, torch.get_num_threads()
         reports = []
