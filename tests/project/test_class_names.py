@@ -20,4 +20,4 @@ def test_public_class_names_are_unique():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
-    assert {name for name, count in names.items() if count > 1} == STILL_TWICE
+    assert {name for name, count in names.items() if count > 1} <= STILL_TWICE
