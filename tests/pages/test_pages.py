@@ -21,7 +21,7 @@ from tests.service._serving import (
 from hetune.profiling.store.job_tables import log
 from hetune.service.core.jobs.documents import JobRequest
 from hetune.service.pages import forms
-from hetune.service.pages.edges import graph_of_lines
+from hetune.service.pages.edge_lines import graph_of_lines
 from hetune.service.server.app import application
 from hetune.variants.errors import DeviceError, FolderError, NotReadyError, StoreError
 

@@ -10,7 +10,7 @@ from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.pages import figures
 from hetune.service.pages.cards import html_of
 from hetune.service.pages.distributions import Bin, view_of
-from hetune.service.pages.edges import graph_of_lines
+from hetune.service.pages.edge_lines import graph_of_lines
 from hetune.variants.errors import MalformedError, TooLargeError
 
 # Graphs.

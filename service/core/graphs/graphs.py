@@ -17,7 +17,7 @@ from hetune.service.core.graphs.document import (
     graph_of,
     header_of,
 )
-from hetune.service.core.graphs.files import GraphFiles
+from hetune.service.core.graphs.graph_files import GraphFiles
 from hetune.service.core.storage.cache import BytesCache
 from hetune.variants.errors import GraphError, MalformedError, NotFoundError
 from hetune.variants.graph.hetero import HeteroGraph

@@ -23,7 +23,7 @@ from hetune.variants.errors import MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 
 _BODIES = (Media.JSON, Media.SAFETENSORS)
-_FEW = 64
+_SPARE = 64
 """Tensors that are looked at one by one; a graph has four."""
 
 
@@ -121,14 +121,14 @@ def _read(upload: Upload, limits: ServiceLimits) -> HeteroGraph:
     if upload.media is Media.ARROW:
         with opened(upload.path, limits) as batches:
             return graph_of_batches(batches.schema, batches, limits)
-    message = read_container(upload.path, most=_FEW)
+    message = read_container(upload.path, most=_SPARE)
     return graph_of(parse(GraphHeader, message.document), message.tensors, limits)
 
 
 def _read_edit(upload: Upload, graph: HeteroGraph) -> GraphEdit:
     if upload.media is Media.JSON:
         return GraphEdit.of(parse(EditDocument, upload.path.read_bytes(), _fields_of(graph)))
-    message = read_container(upload.path, most=_FEW + 2 * graph.num_etypes)
+    message = read_container(upload.path, most=_SPARE + 2 * graph.num_etypes)
     parts = {}
     for name in ("add", "remove"):
         found = message.group(name)
@@ -143,4 +143,4 @@ def _read_edit(upload: Upload, graph: HeteroGraph) -> GraphEdit:
 
 def _fields_of(graph: HeteroGraph) -> int:
     """How many fields an edit has at most that names each type once, and a few that are wrong."""
-    return _FEW + graph.num_ntypes + 2 * graph.num_etypes
+    return _SPARE + graph.num_ntypes + 2 * graph.num_etypes

@@ -22,8 +22,8 @@ from hetune.service.core.formats.json_arrays import JsonArray
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.formats.message import unpack
 from hetune.service.core.formats.number_fields import (
-    Few,
     MaybeTypedRows,
+    ShortIntegers,
     TypedIntegers,
     TypedRows,
 )
@@ -50,7 +50,7 @@ class SelectHeader(Document):
 
 
 class _RunHeader(SelectHeader):
-    outputs: Few | None = None
+    outputs: ShortIntegers | None = None
     subset: Subset = "auto"
     variants: tuple[str | None, ...] | None = None
     deadline_seconds: Seconds | None = None
