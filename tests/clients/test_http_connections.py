@@ -195,7 +195,7 @@ def test_a_forked_process_has_connections_of_its_own(monkeypatch):
     with (
         playing(listing) as server,
         Client(server.url, timeout=SECONDS) as client,
-        client._sender._http(),  # the parent's, which the child leaves as they are
+        client._sender._transport,  # the parent's, which the child leaves as they are
     ):
         for process, connections in ((1, 1), (1, 1), (2, 2), (2, 2)):
             if process != 1:
