@@ -7,9 +7,11 @@ the longest of the three over the time of the best schedule.
 """
 
 import gc
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,34 +30,58 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Launch
 from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.passes.fuse import fused
 from hetune.variants.kernel.verify import verify
 from hetune.variants.runtime.domain import Domain
 
 _FLOAT = 4
 _AGGREGATED = 64
-"""Width of the rows of `AGGREGATION`."""
+"""Width of the rows of `AGGREGATION`, and of `ATTENTION`."""
+ATTENTION = """
+launch
+  buffer q: node[64]
+  buffer k: node[64]
+  buffer v: node[64]
+  buffer p: edge[] in scratch p
+  buffer y: node[64]
+  traverse node
+    softmax p: [] over edge to p
+      scores edge
+        key: [64] = read k[src]
+        query: [64] = read q[dst]
+        s: [] = dot(key, query)
+        score s
+  traverse node
+    init acc: [64] sum
+    for edge
+      share: [] = read p
+      row: [64] = read v[src]
+      m: [64] = mul(share, row)
+      update acc m
+    store y = acc
+"""
+"""Rows of a node's sources, weighted by a softmax of dot products."""
+_EARLIER = Path(__file__).resolve().parent / "results" / "gpu_parts_h200.json"
+_AS_EARLIER = {"aggregation": "sum/64", "attention": "softmax/64"}
 PRODUCTS = tuple(
     GpuSchedule(tile_rows=rows, tile_k=k, warps=warps, stages=stages)
     for rows, k, warps, stages in (
+        (64, 16, 4, 2),
+        (128, 16, 8, 2),
+        (32, 16, 4, 2),
         (64, 32, 4, 2),
-        (64, 64, 4, 2),
         (128, 32, 4, 2),
-        (128, 64, 4, 2),
         (128, 32, 8, 2),
-        (128, 64, 8, 3),
-        (32, 64, 4, 2),
+        (128, 64, 8, 2),
     )
 )
 SUMS = (
     GpuSchedule(),
+    GpuSchedule(edges=8, elements=4096),
+    GpuSchedule(edges=4, elements=4096),
     GpuSchedule(edges=8),
-    GpuSchedule(edges=8, elements=2048),
-    GpuSchedule(edges=2),
-    GpuSchedule(elements=512),
-    GpuSchedule(hub_edges=128),
-    GpuSchedule(edges=16, elements=4096),
-    GpuSchedule(balance="edge"),
-    GpuSchedule(balance="edge", hub_elements=2048),
+    GpuSchedule(part_edges=128),
+    GpuSchedule(part_edges=32),
 )
 
 
@@ -97,19 +123,29 @@ class Roofline:
     unit_s: float = UNIT_S
 
     def units(self, graphs: Sequence[str], width: int = 64) -> list[Unit]:
-        """Products in two precisions and sums, of rows of `width`, on each of the graphs."""
+        """Sums, softmax sums, and products of `width` in three precisions, on each graph."""
         found = [
             Unit(
                 f"roofline/gather-gemm {p}/{g}",
                 lambda g=g, p=p: self.measure(self.products(g, width, p), p, g),
             )
             for g in graphs
-            for p in ("ieee", "tf32")
+            for p in ("ieee", "tf32x3", "tf32")
         ]
-        return found + [
-            Unit(f"roofline/aggregation/{g}", lambda g=g: self.measure(self.sums(g), "ieee", g))
-            for g in graphs
-        ]
+        parts: list[Unit] = []
+        for g in graphs:
+            for kind, make in (("aggregation", self.sums), ("attention", self.attention)):
+                key = f"roofline/{kind}/{g}"
+                parts.append(
+                    Unit(
+                        key,
+                        lambda g=g, make=make, of=_AS_EARLIER[kind]: {
+                            **self.measure(make(g), "ieee", g),
+                            "earlier_ms": earlier(f"{of}/{g}"),
+                        },
+                    )
+                )
+        return parts + found
 
     def products(
         self, graph: str, width: int, precision: str
@@ -150,6 +186,28 @@ class Roofline:
                 2.0 * at.num_edges * _AGGREGATED,
                 _FLOAT * (_AGGREGATED * rows + 3 * at.num_edges + at.num_nodes),
                 sums(table, index.src),
+                SUMS,
+            )
+            return at, work
+
+        return make
+
+    def attention(self, graph: str) -> Callable[[], tuple[HeteroGraph, Work]]:
+        """A sum over each node's edges that a softmax weights."""
+
+        def make() -> tuple[HeteroGraph, Work]:
+            from _gpu_gather import sums
+
+            at = fresh_graph(graph, self.device)
+            index = Domain(at, at.device).index("")
+            k, v = (torch.randn(at.num_nodes, _AGGREGATED, device=at.device) for _ in range(2))
+            ways = sums(k, index.src), sums(v, index.src)
+            rows = 2 * (_distinct(index.src) + at.num_nodes)
+            work = Work(
+                fused(_parsed(ATTENTION), "cuda"),
+                4.0 * at.num_edges * _AGGREGATED,
+                _FLOAT * (_AGGREGATED * rows + at.num_edges + at.num_nodes),
+                {name: _both(way, ways[1][name]) for name, way in ways[0].items()},
                 SUMS,
             )
             return at, work
@@ -240,6 +298,26 @@ class Roofline:
     def _wait(self) -> None:
         if self.device != "cpu":
             torch.cuda.synchronize()
+
+
+def earlier(unit: str) -> dict[str, float]:
+    """What an H200 took for the same: hetune before parts, and parts by hand in Triton; ms."""
+    units = json.loads(_EARLIER.read_text())["units"] if _EARLIER.is_file() else {}
+    candidates = units.get(unit, {}).get("candidates", {})
+    found: dict[str, float] = {}
+    for name, times in candidates.items():
+        maker = name.split()[0]
+        if maker in ("hetune", "triton"):
+            found[maker] = min(found.get(maker, times["median_ms"]), times["median_ms"])
+    return found
+
+
+def _both(one: Run, other: Run) -> Run:
+    def run() -> None:
+        one()
+        other()
+
+    return run
 
 
 def _values(launch: Launch, domain: Domain, device: torch.device) -> dict[str, Tensor]:

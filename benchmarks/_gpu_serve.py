@@ -15,7 +15,7 @@ from _gpu_graphs import graph_named
 from _gpu_units import Unit
 from torch import Tensor, nn
 
-from hetune.costmodel.selector import Selector
+from hetune.costmodel.selection.selector import Selector
 from hetune.nn import RGAT, RGCN
 from hetune.variants.errors import DeviceMemoryError, TooLargeError
 from hetune.variants.graph.hetero import HeteroGraph

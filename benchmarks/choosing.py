@@ -30,7 +30,7 @@ from rich.progress import track
 from rich.table import Table
 
 from hetune.costmodel.features.graph import graph_features
-from hetune.costmodel.selector import Selector
+from hetune.costmodel.selection.selector import Selector
 from hetune.profiling.corpus import build
 from hetune.profiling.measure.inputs import random_inputs
 from hetune.profiling.units import ProblemSpec
@@ -41,10 +41,10 @@ from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.sides import default_variant
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.runtime.calls import Calls, Policy
+from hetune.variants.runtime.cost_estimates import CostEstimates
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.plan_inputs import weights_of
-from hetune.variants.runtime.pricing import Prices
 from hetune.variants.runtime.scored import domain_of
 from hetune.variants.runtime.table import CandidateTable
 
@@ -93,9 +93,9 @@ def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> dict[str, An
         calls = on.state.of(_CALLS, None, Calls)
         return calls.next(variants, on, policy, lambda variant: variant)[0].variant
 
-    def score(on: HeteroGraph) -> Prices:
+    def score(on: HeteroGraph) -> CostEstimates:
         domain = domain_of(variants, on)
-        return selector.price(CandidateTable.of(variants, domain.side), domain, threads)
+        return selector.estimate(CandidateTable.of(variants, domain.side), domain, threads)
 
     chosen = choose(graph)  # also warms up
     inputs = random_inputs(program, Domain(graph), 0)

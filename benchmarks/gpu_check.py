@@ -70,10 +70,16 @@ class Check:
     precision: str = "ieee"
 
     def units(self) -> list[Unit]:
-        """All of them, the cheapest evidence first."""
+        """All of them: kernels against their bounds, then the cheapest evidence first."""
+        large = [g for g in self.graphs if g in LARGE or self.device == "cpu"]
+        found: list[Unit] = []
+        if self.device != "cpu":
+            found.append(Unit("rates", lambda: asdict(measure_gpu(torch.device(self.device)))))
+        if self.device != "cpu" or interpreting():
+            found += Roofline(self.device, self.rounds, unit_s=self.unit_s).units(large)
         shapes = [(n, h) for n, layer in LAYERS.items() for h in layer.heads if h <= 2]
         awkward = SANITIZED if self.device == "cpu" else tuple(AWKWARD)
-        found = [
+        found += [
             Unit(
                 f"awkward/{n}/{h}/{g}",
                 lambda n=n, h=h, g=g: self.correct(n, g, 7, h),
@@ -104,16 +110,11 @@ class Check:
             )
             for g, w, (n, h) in itertools.product(right, self.widths, shapes)
         ]
-        if self.device != "cpu":
-            found.append(Unit("rates", lambda: asdict(measure_gpu(torch.device(self.device)))))
         served = right[:2] if self.device == "cpu" else ("several blocks", "aifb", "biokg")
         found += Serving(self.device, self.rounds).units(served, self.widths[0])
         peers = Cells(self.device, self.rounds, self.precision, self.unit_s, self.ahead_of_time)
         widths = self.widths[:1]
         found += peers.units(self.graphs, PEER_LAYERS, widths)
-        large = [g for g in self.graphs if g in LARGE or self.device == "cpu"]
-        if self.device != "cpu" or interpreting():
-            found += Roofline(self.device, self.rounds, unit_s=self.unit_s).units(large)
         found += peers.compiled_units(self.graphs, PEER_LAYERS, widths)
         return found
 

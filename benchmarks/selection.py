@@ -43,16 +43,16 @@ from _selection_measure import measure_all
 from rich.console import Console
 from rich.table import Table
 
-from hetune.costmodel.calibration import load_calibration
 from hetune.costmodel.data import Problem, count_graphs
 from hetune.costmodel.evaluate import tables
-from hetune.costmodel.evaluate.asking import with_asking
 from hetune.costmodel.evaluate.metrics import FIXED, ORACLE, ROOFLINE
+from hetune.costmodel.evaluate.prediction_time import with_prediction_times
 from hetune.costmodel.evaluate.report import MODEL, Report, judge
 from hetune.costmodel.features.devices import Rates
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.bundle import load, save
 from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.registry.calibration import load_calibration
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.records import PROTOCOLS, Measurement, Status
@@ -145,7 +145,7 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
     _refuse_seen(model, judged)
     about = {"split": f"trained on {_families(training)}; judged on {_families(judged)}"}
     report = judge(training, judged, lambda _: model, machine=machine, about=about)
-    report = with_asking(report, model, judged, machine)
+    report = with_prediction_times(report, model, judged, machine)
     by_medians = _problems(store, options, 0.5, _sessions(options, 0.5))
     medians = judge(*by_medians, lambda _: model, machine=machine)
     for shown in (tables.scores_table(report), tables.comparison_table(report)):
@@ -318,7 +318,7 @@ def _met(score: Any, field: str, goal: float) -> bool:
     return bool(getattr(score, field) <= goal)
 
 
-def _rich(shown: tables.Table) -> Table:
+def _rich(shown: tables.TextTable) -> Table:
     found = Table(title=shown.title)
     for position, column in enumerate(shown.header):
         found.add_column(column, justify="right" if position else "left")

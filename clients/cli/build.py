@@ -8,7 +8,7 @@ import typer
 
 from hetune.clients.cli import console
 from hetune.clients.cli.options import layers_of, numbers_of
-from hetune.costmodel.selector import Selector
+from hetune.costmodel.selection.selector import Selector
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.presets import LAYERS, WIDTHS, preset_programs
 from hetune.variants.registry import Registry, default_registry
@@ -29,7 +29,7 @@ def build(
         str, typer.Option(help="cpu: this one; or a GPU, which need not be here: cuda:sm_90.")
     ] = "cpu",
     precision: Annotated[
-        str, typer.Option(help="Of products on a GPU: ieee, tf32 or bf16.")
+        str, typer.Option(help="Of products on a GPU: ieee, tf32x3, tf32 or bf16.")
     ] = "ieee",
 ) -> None:
     """Compile every promoted variant of layers with default options, ahead of time.

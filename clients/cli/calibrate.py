@@ -13,8 +13,8 @@ import typer
 
 from hetune.clients.cli import console
 from hetune.clients.cli.options import DeviceName
-from hetune.costmodel.calibration import ROOFLINE
 from hetune.costmodel.features.devices import default_rates
+from hetune.costmodel.registry.calibration import ROOFLINE
 from hetune.profiling.calibrate.calibration import CalibrationResult, Progress
 from hetune.profiling.calibrate.calibration import calibrate as measure
 from hetune.variants.kernel.device import Device

@@ -74,7 +74,7 @@ SOURCES = {
     "rollback": Source(
         ".models", "rollback", "Make the champion before the present one the champion again."
     ),
-    "models": Source(".models", "models", "List the cost models on the shelf."),
+    "models": Source(".models", "models", "List the cost models in the model registry."),
     "calibrate": Source(
         ".calibrate",
         "calibrate",

@@ -16,7 +16,7 @@ from hetune.costmodel.evaluate.tables import comparison_table, notes, scores_tab
 from hetune.costmodel.model.bundle import load as load_bundle
 from hetune.costmodel.model.bundle import save as save_bundle
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.registry.model_registry import ModelRegistry
 from hetune.profiling.measuring_lock import measuring_lock
 from hetune.profiling.store.store import Store
 from hetune.profiling.training import promotion
@@ -82,10 +82,10 @@ def train(
         say(f"fitted; what trees predict: {model.manifest.target}")
         with console.progress_bar("judging") as update:
             report = judge(model, data, folds, update)
-    shelf = Shelf(device=device.value)
-    key, card = keep(model, data, report, shelf)
+    registry = ModelRegistry(device=device.value)
+    key, card = keep(model, data, report, registry)
     _show(report)
-    say(f"candidate: {key}, in {shelf.root}")
+    say(f"candidate: {key}, in {registry.root}")
     say(f"model card: {card}")
     if out is not None:
         save_bundle(model, out)
@@ -99,7 +99,7 @@ def evaluate_(
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Judge a cost model on measured graphs whose families it was not trained on."""
-    loaded = _load(model, Shelf(device=device.value))
+    loaded = _load(model, ModelRegistry(device=device.value))
     with Store.open(store) as opened:
         report = promotion.judged(loaded, promotion.unseen(opened, machine, (loaded,)))
     if as_json:
@@ -120,7 +120,7 @@ def promote(
     the candidate's own report from training counts, if there is no champion yet.
     """
     with Store.open(store) as opened:
-        promoted = promotion.promote(Shelf(device=device.value), model, opened, machine)
+        promoted = promotion.promote(ModelRegistry(device=device.value), model, opened, machine)
     console.out().print(
         f"champion: {promoted.model}, regret {promoted.regret:.3f} on "
         f"{len(promoted.report.outcomes):,} inputs",
@@ -130,7 +130,7 @@ def promote(
 
 def rollback(device: Device = DeviceName.cpu) -> None:
     """Make the champion before the present one the champion again."""
-    key = Shelf(device=device.value).rollback()
+    key = ModelRegistry(device=device.value).rollback()
     rest = "the model in the package" if device is DeviceName.cpu else "the roofline model"
     console.out().print(
         f"champion: {key}" if key else f"there is no champion now; {rest} answers", markup=False
@@ -138,12 +138,12 @@ def rollback(device: Device = DeviceName.cpu) -> None:
 
 
 def models(device: Device = DeviceName.cpu) -> None:
-    """List the cost models on the shelf."""
-    shelf = Shelf(device=device.value)
+    """List the cost models in the model registry."""
+    registry = ModelRegistry(device=device.value)
     rows = console.table(
         "model", "alias", "trained", "inputs", "regret", "machine", left=("model", "alias")
     )
-    entries = shelf.entries()
+    entries = registry.entries()
     for entry in entries:
         papers = entry.manifest
         scores = papers.metrics.get(papers.target, {})
@@ -158,13 +158,13 @@ def models(device: Device = DeviceName.cpu) -> None:
     if entries:
         console.out().print(rows)
     console.out().print(
-        f"{console.counted(len(entries), 'model')} in {shelf.root}", markup=False, soft_wrap=True
+        f"{console.counted(len(entries), 'model')} in {registry.root}", markup=False, soft_wrap=True
     )
 
 
-def _load(name: str, shelf: Shelf) -> CostModel:
+def _load(name: str, registry: ModelRegistry) -> CostModel:
     path = Path(name)
-    return load_bundle(path) if path.is_dir() else shelf.load(name)
+    return load_bundle(path) if path.is_dir() else registry.load(name)
 
 
 def _show(report: Report) -> None:

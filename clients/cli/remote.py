@@ -193,6 +193,9 @@ def infer(
     terminal.print(_table(answer.report))
     if (how := answer.report.subset) is not None:
         terminal.print(f"rows by {how.how}: {how.reason}", markup=False, soft_wrap=True)
+    for number, layer in enumerate(answer.report.layers):
+        if layer.uncompiled is not None:
+            terminal.print(f"{number} uncompiled: {layer.uncompiled}", markup=False, soft_wrap=True)
     terminal.print(f"wrote {_shapes(answer.out)} float32 to {out}", markup=False, soft_wrap=True)
 
 

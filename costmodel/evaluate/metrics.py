@@ -53,8 +53,8 @@ class Pick:
         variant: The chosen variant.
         seconds: Its measured time.
         error: Standard error of that, in seconds.
-        spent: Seconds that choosing took: those of trials, or of predictions where `with_asking`
-            timed them; None where nothing was timed.
+        spent: Seconds that choosing took: those of trials, or of predictions where
+            `with_prediction_times` timed them; None where nothing was timed.
     """
 
     variant: str

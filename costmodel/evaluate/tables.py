@@ -57,7 +57,7 @@ _LEFT_OUT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TextTable:
     """A table of text.
 
     Attributes:
@@ -82,7 +82,7 @@ class Table:
         return "\n".join(f"| {' | '.join(cells)} |" for cells in (self.header, rule, *rows)) + "\n"
 
 
-def scores_table(report: Report) -> Table:
+def scores_table(report: Report) -> TextTable:
     """Regret of all choosers."""
     header = ("chooser", "inputs", "regret", "p95", "max", "fastest picked", "within noise")
     rows = tuple(
@@ -97,10 +97,10 @@ def scores_table(report: Report) -> Table:
         )
         for name, score in _scores(report)
     )
-    return Table("Regret", header, rows, frozenset({MODEL}))
+    return TextTable("Regret", header, rows, frozenset({MODEL}))
 
 
-def comparison_table(report: Report) -> Table:
+def comparison_table(report: Report) -> TextTable:
     """All choosers against the best fixed variant and others, and what they cost."""
     header = (
         "chooser", "slower than best fixed", "clearly slower", "at worst",
@@ -119,10 +119,10 @@ def comparison_table(report: Report) -> Table:
         )
         for name, score in _scores(report)
     )
-    return Table("Against others", header, rows, frozenset({MODEL}))
+    return TextTable("Against others", header, rows, frozenset({MODEL}))
 
 
-def facet_table(report: Report, facet: Facet) -> Table:
+def facet_table(report: Report, facet: Facet) -> TextTable:
     """The model's regret by layer, family and so on, beside that of two baselines."""
     others = [name for name in (FIXED, ROOFLINE) if name in report.names]
     header = (_FACETS[facet], "inputs", "regret", "p95", "max", *(_SHORT[name] for name in others))
@@ -132,7 +132,7 @@ def facet_table(report: Report, facet: Facet) -> Table:
         figures = (mine.regret, mine.regret_p95, mine.regret_max)
         beside = (part.score(other).regret for other in others)
         rows.append((name, str(mine.problems), *map(shown, (*figures, *beside))))
-    return Table(f"By {_FACETS[facet]}", header, tuple(rows))
+    return TextTable(f"By {_FACETS[facet]}", header, tuple(rows))
 
 
 def notes(report: Report) -> Sequence[str]:

@@ -34,7 +34,7 @@ _AMOUNTS = (
     "chain",
     "chain_bytes",
 )
-_PLAIN = ("kernels", "starts", "gemms", "segment_sums", "k", "n", "edge_balanced")
+_PLAIN = ("kernels", "starts", "gemms", "segment_sums", "k", "n")
 _GRAPH = (
     "in_degree_mean",
     "in_degree_gini",
@@ -59,7 +59,6 @@ _RATIOS = (
     "walk_elements",
     "walk_edges",
     "edges_per_walk",
-    "longest_walk",
     "bytes_per_program",
     "gathered_row_bytes",
     "gathers_per_read",
@@ -70,7 +69,6 @@ _RATIOS = (
     "working_set_in_cache",
 )
 _GRAPH_POSITIONS = [GRAPH_NAMES.index(name) for name in _GRAPH]
-_LARGEST_DEGREE = GRAPH_NAMES.index("in_degree_max")
 
 NAMES = (
     "roofline_seconds",
@@ -87,7 +85,7 @@ NAMES = (
   each of its `PARTS` makes, 0 to 1;
 - amounts: columns of the candidate table, as log(1 + amount);
 - `tiles`, `walks`: programs of typed products and of traversals; `..._waves`: how many times they
-  fill the card; `rows_per_tile`, `edges_per_walk`, `longest_walk`, `bytes_per_program`: what one of
+  fill the card; `rows_per_tile`, `edges_per_walk`, `bytes_per_program`: what one of
   them has to do; `tile_rows`, `tile_columns`, `warps`, `walk_elements`, `walk_edges`: as scheduled,
   where the launch has such programs;
 - `flops_per_weight_byte`: how often a weight is used; `gathered_row_bytes`; `gathers_per_read`:
@@ -125,7 +123,7 @@ def gpu_launch_features(
             np.log(seconds)[:, None],
             parts / busy,
             np.log1p(columns[:, [_COLUMN[name] for name in _AMOUNTS]]),
-            np.log(np.maximum(_ratios(of, graph_features[_LARGEST_DEGREE], gpu), 1e-6)),
+            np.log(np.maximum(_ratios(of, gpu), 1e-6)),
             _misses(of, graph_features, gpu)[:, None],
             columns[:, [_COLUMN[name] for name in _PLAIN]],
             graph,
@@ -136,14 +134,12 @@ def gpu_launch_features(
     return features, seconds
 
 
-def _ratios(of: dict[str, np.ndarray], largest_degree: float, gpu: GpuModel) -> np.ndarray:
+def _ratios(of: dict[str, np.ndarray], gpu: GpuModel) -> np.ndarray:
     """Before their logarithms are taken, float64 [rows, `_RATIOS`]."""
     compulsory = of["read_bytes"] + of["write_bytes"] + of["index_bytes"]
     flops = of["matrix_flops"] + of["vector_flops"] + of["special"]
     edges_per_walk = of["edge_visits"] / np.maximum(of["walks"], 1)
     multiplies, walks = of["gemms"] > 0, of["kernels"] > of["gemms"]
-    # Chunks of edges end where they are full, whichever node's edges they hold.
-    longest = np.where(of["edge_balanced"] > 0, 0, largest_degree)
     return np.column_stack(
         (
             of["tiles"],
@@ -158,7 +154,6 @@ def _ratios(of: dict[str, np.ndarray], largest_degree: float, gpu: GpuModel) -> 
             of["walk_elements"] * walks,
             of["walk_edges"] * walks,
             edges_per_walk,
-            np.maximum(edges_per_walk, longest) * walks,
             of["touched_bytes"] / np.maximum(of["tiles"] + of["walks"], 1),
             of["gathered_bytes"] / np.maximum(of["gathers"], 1),
             of["gathered_bytes"] / np.maximum(of["read_bytes"], 1),

@@ -23,7 +23,7 @@ from typing import Any
 from hetune.costmodel.features import graph
 from hetune.costmodel.features.devices import names_of
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.costmodel.model.manifest import FittedFamily, Manifest
+from hetune.costmodel.model.manifest import FittedFamily, ModelManifest
 from hetune.costmodel.model.quantiles import ErrorQuantiles
 from hetune.costmodel.model.regressor import LaunchRegressor, Target
 from hetune.costmodel.model.train import FamilyModel
@@ -35,7 +35,7 @@ _MANIFEST = "manifest.json"
 _FAMILY = re.compile(r"[a-z0-9]+")
 
 
-def save(model: CostModel, path: Path | str) -> Manifest:
+def save(model: CostModel, path: Path | str) -> ModelManifest:
     """Writes a model into a new folder, which is complete from the moment it exists.
 
     Returns:
@@ -105,7 +105,7 @@ def load(path: Path | str, sha256: str = "") -> CostModel:
     return CostModel(families, manifest)
 
 
-def read_manifest(folder: Path, sha256: str = "") -> Manifest:
+def read_manifest(folder: Path, sha256: str = "") -> ModelManifest:
     """What a bundle says of itself.
 
     Args:
@@ -121,10 +121,10 @@ def read_manifest(folder: Path, sha256: str = "") -> Manifest:
             f"the SHA-256 of {_MANIFEST} does not begin with {sha256}, so it is damaged: copy the "
             "bundle again, or train it again"
         )
-    return Manifest.from_json(data.decode("utf-8", "replace"))
+    return ModelManifest.from_json(data.decode("utf-8", "replace"))
 
 
-def _contents(model: CostModel) -> tuple[Manifest, dict[str, bytes]]:
+def _contents(model: CostModel) -> tuple[ModelManifest, dict[str, bytes]]:
     files = _files(model)
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     return dataclasses.replace(model.manifest, files=digests), files
@@ -141,7 +141,7 @@ def _files(model: CostModel) -> dict[str, bytes]:
     return found
 
 
-def _family(folder: Path, name: str, part: FittedFamily, manifest: Manifest) -> FamilyModel:
+def _family(folder: Path, name: str, part: FittedFamily, manifest: ModelManifest) -> FamilyModel:
     if _FAMILY.fullmatch(name) is None:
         raise ModelError(f"its manifest is damaged (a kernel family {name!r}): train it again")
     regressor = LaunchRegressor(
@@ -169,7 +169,7 @@ def _known(kind: type[Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
     return dict(parameters)
 
 
-def _checked(folder: Path, name: str, manifest: Manifest) -> bytes:
+def _checked(folder: Path, name: str, manifest: ModelManifest) -> bytes:
     data = _read(folder / name)
     if hashlib.sha256(data).hexdigest() != manifest.files.get(name):
         raise ModelError(
@@ -179,7 +179,7 @@ def _checked(folder: Path, name: str, manifest: Manifest) -> bytes:
     return data
 
 
-def _check_features(manifest: Manifest) -> None:
+def _check_features(manifest: ModelManifest) -> None:
     for what, theirs, ours in (
         ("a launch", manifest.features, names_of(manifest.device)),
         ("a graph", manifest.graph_features, graph.NAMES),

@@ -21,10 +21,10 @@ from hetune.costmodel.features.devices import (
 )
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model import preparation, train
-from hetune.costmodel.model.manifest import FORMAT, FittedFamily, Manifest, TrainingData
+from hetune.costmodel.model.manifest import FORMAT, FittedFamily, ModelManifest, TrainingData
 from hetune.costmodel.model.preparation import fit_preparation
 from hetune.costmodel.model.regressor import Target
-from hetune.costmodel.model.rows import Rows, Weighting
+from hetune.costmodel.model.rows import TrainingRows, Weighting
 from hetune.costmodel.model.ties import LEAST_TIES, default_of, tie_of, unless_tied
 from hetune.costmodel.model.train import FamilyModel, HeldOut
 from hetune.costmodel.version import code_version
@@ -61,7 +61,7 @@ class CostModel:
     """
 
     families: Mapping[str, FamilyModel]
-    manifest: Manifest
+    manifest: ModelManifest
     _reported: set[str] = field(default_factory=set, repr=False)
 
     @classmethod
@@ -96,7 +96,7 @@ class CostModel:
         """
         targets = _targets(target, folds)
         problems = sorted(problems, key=_order)
-        rows = Rows.of(problems, machine, Weighting(weighting))
+        rows = TrainingRows.of(problems, machine, Weighting(weighting))
         if problems[0].machine != fingerprint.digest:
             raise ModelError(
                 f"the problems were measured on machine {problems[0].machine}, and the fingerprint "
@@ -110,7 +110,7 @@ class CostModel:
         metrics = {str(h.target): train.score(rows, h.seconds, ties[h.target]) for h in held_out}
         best = train.best(held_out, metrics) if held_out else None
         families = train.fit_families(rows, best.target if best else targets[0], best)
-        manifest = Manifest(
+        manifest = ModelManifest(
             format=FORMAT,
             features=names_of(rows.device),
             graph_features=graph.NAMES,

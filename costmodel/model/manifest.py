@@ -75,7 +75,7 @@ class FittedFamily:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ModelManifest:
     """A cost model's papers.
 
     Attributes:
@@ -143,7 +143,7 @@ class Manifest:
         return record
 
     @classmethod
-    def from_json(cls, text: str) -> Manifest:
+    def from_json(cls, text: str) -> ModelManifest:
         """The manifest that `as_json` or `as_file` made the text of.
 
         Raises:

@@ -76,7 +76,7 @@ class ErrorQuantiles(Estimator):
         Args:
             X: Features [rows, features].
             y: log(measured / predicted), by a model that had not seen the row [rows].
-            groups: Rows of one group are held out together [rows].
+            groups: TrainingRows of one group are held out together [rows].
             weights: How much each row counts [rows]; alike by default.
 
         Raises:

@@ -59,7 +59,7 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TrainingRows:
     """Distinct launches of problems.
 
     A launch that several variants of a problem share is one row: its time is the weighted
@@ -94,7 +94,7 @@ class Rows:
         problems: Sequence[Problem],
         machine: Rates,
         weighting: Weighting = Weighting.REGRET,
-    ) -> Rows:
+    ) -> TrainingRows:
         """The rows of problems, all measured on one machine, for the device of its rates.
 
         Raises:

@@ -13,7 +13,7 @@ from hetune.costmodel.features.devices import increasing_of, names_of
 from hetune.costmodel.model.folds import folds_of
 from hetune.costmodel.model.quantiles import ErrorQuantiles
 from hetune.costmodel.model.regressor import LaunchRegressor, Target
-from hetune.costmodel.model.rows import Rows
+from hetune.costmodel.model.rows import TrainingRows
 from hetune.variants.errors import ModelError
 
 _log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class HeldOut:
     seconds: NDArray[np.float64]
 
     @classmethod
-    def of(cls, rows: Rows, target: Target, folds: int) -> HeldOut:
+    def of(cls, rows: TrainingRows, target: Target, folds: int) -> HeldOut:
         """Fits on all parts but one, and predicts that one; each in turn.
 
         Raises:
@@ -74,7 +74,7 @@ class HeldOut:
 
 
 def fit_regressors(
-    rows: Rows, target: Target, selected: NDArray[np.bool_] | None = None
+    rows: TrainingRows, target: Target, selected: NDArray[np.bool_] | None = None
 ) -> dict[str, LaunchRegressor]:
     """A regressor for each kernel family that has enough of the selected rows."""
     chosen = np.ones(len(rows.seconds), dtype=bool) if selected is None else selected
@@ -93,7 +93,9 @@ def fit_regressors(
     return found
 
 
-def fit_families(rows: Rows, target: Target, held_out: HeldOut | None) -> dict[str, FamilyModel]:
+def fit_families(
+    rows: TrainingRows, target: Target, held_out: HeldOut | None
+) -> dict[str, FamilyModel]:
     """Everything that a cost model is made of, by kernel family.
 
     Args:
@@ -134,7 +136,7 @@ def fit_families(rows: Rows, target: Target, held_out: HeldOut | None) -> dict[s
     return found
 
 
-def score(rows: Rows, seconds: NDArray[np.float64], tie: float = 1.0) -> dict[str, float]:
+def score(rows: TrainingRows, seconds: NDArray[np.float64], tie: float = 1.0) -> dict[str, float]:
     """How good predictions of rows are, and what is chosen by them under a tie.
 
     Returns:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hetune.costmodel.data import Problem
 from hetune.costmodel.features.devices import Rates, names_of
 from hetune.costmodel.model.regressor import LaunchRegressor, Target
-from hetune.costmodel.model.rows import Rows
+from hetune.costmodel.model.rows import TrainingRows
 from hetune.profiling.active.launch_sums import LaunchSums
 
 _TREES, _LEARNING_RATE = 60, 0.15
@@ -56,7 +56,7 @@ class Committee:
         Raises:
             ModelError: There is no problem, or they are of several machines.
         """
-        rows = Rows.of(problems, machine)
+        rows = TrainingRows.of(problems, machine)
         found = tuple(_member(rows, rows.weights * _drawn(rows, rng)) for _ in range(members))
         return cls(found, rows.overhead.launch_seconds)
 
@@ -82,7 +82,7 @@ class Committee:
         ]
 
 
-def _drawn(rows: Rows, rng: np.random.Generator) -> NDArray[np.float64]:
+def _drawn(rows: TrainingRows, rng: np.random.Generator) -> NDArray[np.float64]:
     """How often the problem of each row is drawn; float64 [rows]."""
     problems = len(rows.problems)
     counts = np.bincount(rng.integers(problems, size=problems), minlength=problems)
@@ -92,7 +92,7 @@ def _drawn(rows: Rows, rng: np.random.Generator) -> NDArray[np.float64]:
     return found
 
 
-def _member(rows: Rows, weights: NDArray[np.float64]) -> dict[str, LaunchRegressor]:
+def _member(rows: TrainingRows, weights: NDArray[np.float64]) -> dict[str, LaunchRegressor]:
     found = {}
     for family in np.unique(rows.families):
         places = (rows.families == family) & (weights > 0)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from hetune.costmodel.calibration import ROOFLINE, Calibration, load_calibration
 from hetune.costmodel.features.devices import Rates, default_rates, device_of
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.costmodel.shelf.best import ForeignModelWarning, is_at_home, load_best
+from hetune.costmodel.registry.calibration import ROOFLINE, Calibration, load_calibration
+from hetune.costmodel.registry.default_model import ForeignModelWarning, is_at_home, load_best
 from hetune.profiling.calibrate.correction import Observed, correct, error, predictions
 from hetune.profiling.calibrate.gpu_rates import measure_gpu
 from hetune.profiling.calibrate.observations import observe

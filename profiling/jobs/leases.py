@@ -194,7 +194,7 @@ class Leases:
 
         Args:
             lease: To train.
-            model: The model's id on the shelf.
+            model: The model's id in the model registry.
 
         Raises:
             LeaseError: The lease has ended.

@@ -59,7 +59,7 @@ class Job:
         idempotency_key: What it was submitted under, if anything.
         cancel_requested: Whether it was cancelled; it is still running until workers have noticed.
         progress: How far it is.
-        model: Id of the cost model that it trained, on the shelf; None if it has none yet.
+        model: Id of the cost model that it trained, in the model registry; None if it has none yet.
         error: Why it failed; empty if it did not.
         created: When it was submitted, in UTC.
         started: When its first unit was lent; None if none was yet.

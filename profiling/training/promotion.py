@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hetune.costmodel.evaluate import baselines
-from hetune.costmodel.evaluate.asking import with_asking
 from hetune.costmodel.evaluate.metrics import ROOFLINE, Chooser
+from hetune.costmodel.evaluate.prediction_time import with_prediction_times
 from hetune.costmodel.evaluate.report import MODEL, Report, evaluate
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.registry.model_registry import ModelRegistry
 from hetune.profiling.store.problems import Selection, select
 from hetune.profiling.store.store import ALL, Store
 from hetune.profiling.training.train import report_of
@@ -49,14 +49,16 @@ class Promotion:
         return self.report.score(MODEL).regret
 
 
-def promote(shelf: Shelf, name: str, store: Store, machine: str | None = None) -> Promotion:
+def promote(
+    registry: ModelRegistry, name: str, store: Store, machine: str | None = None
+) -> Promotion:
     """Makes a model the champion, unless it loses to the present one or to a fixed variant.
 
     Both are judged on measured graphs whose families neither was trained on. Without such graphs
     the candidate's own report from training counts, if there is no champion that can be used.
 
     Args:
-        shelf: Where they are.
+        registry: Where they are.
         name: Id or alias.
         store: Where measurements are.
         machine: As in `Store.measurements`.
@@ -68,8 +70,8 @@ def promote(shelf: Shelf, name: str, store: Store, machine: str | None = None) -
         ModelError: There is no such model, or it cannot be used.
         StoreError: As `Store.measurements`.
     """
-    key = shelf.find(name)
-    candidate, (before, champion) = shelf.load(key), _champion(shelf)
+    key = registry.find(name)
+    candidate, (before, champion) = registry.load(key), _champion(registry)
     champion_report = None
     try:
         found = unseen(store, machine, [candidate, *([champion] if champion else [])])
@@ -78,11 +80,11 @@ def promote(shelf: Shelf, name: str, store: Store, machine: str | None = None) -
         known = {None, ALL, trained_on, *(known.digest for known in store.machines())}
         if champion is not None or machine not in known:
             raise
-        report = report_of(shelf, key)
+        report = report_of(registry, key)
     else:
         report = judged(candidate, found)
         champion_report = judged(champion, found) if champion else None
-    shelf.promote(key, report=report, champion_report=champion_report, champion=before)
+    registry.promote(key, report=report, champion_report=champion_report, champion=before)
     return Promotion(key, report)
 
 
@@ -95,7 +97,7 @@ def judged(model: CostModel, found: Selection) -> Report:
     }
     about = {"split": "graph families that were not trained on", **found.about}
     report = evaluate(found.problems, choosers, about)
-    return with_asking(report, model, found.problems, rates)
+    return with_prediction_times(report, model, found.problems, rates)
 
 
 def unseen(store: Store, machine: str | None, models: Sequence[CostModel]) -> Selection:
@@ -124,12 +126,12 @@ def unseen(store: Store, machine: str | None, models: Sequence[CostModel]) -> Se
     return replace(found, problems=left)
 
 
-def _champion(shelf: Shelf) -> tuple[str | None, CostModel | None]:
+def _champion(registry: ModelRegistry) -> tuple[str | None, CostModel | None]:
     """The champion and its id; None where there is none, or it cannot be used."""
-    name = shelf.aliases().champion
+    name = registry.aliases().champion
     if name is None:
         return None, None
     try:
-        return name, shelf.load(name)
-    except ModelError:  # which `Shelf` logs
+        return name, registry.load(name)
+    except ModelError:  # which `ModelRegistry` logs
         return name, None

@@ -1,4 +1,4 @@
-"""From the measurements of a machine to a judged cost model on the shelf."""
+"""From the measurements of a machine to a judged cost model in the model registry."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hetune.costmodel.calibration import load_calibration
 from hetune.costmodel.data import Problem
-from hetune.costmodel.evaluate.asking import with_asking
-from hetune.costmodel.evaluate.card import card_of, write_card
 from hetune.costmodel.evaluate.metrics import ROOFLINE
+from hetune.costmodel.evaluate.model_card import card_of, write_card
+from hetune.costmodel.evaluate.prediction_time import with_prediction_times
 from hetune.costmodel.evaluate.report import MODEL, Report, cross_validate
 from hetune.costmodel.features.devices import Rates, default_rates
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.registry.calibration import load_calibration
+from hetune.costmodel.registry.model_registry import ModelRegistry
 from hetune.profiling.store.problems import Selection, select
 from hetune.profiling.store.store import Store
 from hetune.variants.errors import InputError, ModelError
@@ -92,7 +92,7 @@ def judge(
 ) -> Report:
     """How such a model chooses on graph families that it has not seen, each held out in turn.
 
-    And what asking it takes (`with_asking`).
+    And what asking it takes (`with_prediction_times`).
 
     Args:
         model: Fitted to the data: others are fitted alike to parts of these, and choose by its tie.
@@ -121,21 +121,21 @@ def judge(
         },
         progress=lambda done, total, held_out: progress(done, total),
     )
-    return with_asking(report, model, data.problems, data.rates)
+    return with_prediction_times(report, model, data.problems, data.rates)
 
 
-def keep(model: CostModel, data: Data, report: Report, shelf: Shelf) -> tuple[str, Path]:
-    """Makes a model the shelf's candidate, with its card and report; its id, and the card.
+def keep(model: CostModel, data: Data, report: Report, registry: ModelRegistry) -> tuple[str, Path]:
+    """Makes a model the model registry's candidate, with its card and report; its id, and the card.
 
     The regrets of its manifest are the report's from then on, so that lists and the card agree.
 
     Raises:
-        ModelError: The shelf is for another device, or it, the card or the report cannot be
-            written.
+        ModelError: The model registry is for another device, or it, the card or the report cannot
+            be written.
     """
     model = _as_judged(model, report)
-    key = shelf.add(model)
-    folder = cards_folder(shelf, key)
+    key = registry.add(model)
+    folder = cards_folder(registry, key)
     try:
         files = write_card(card_of(model, data.problems, report), folder)
         write_whole(folder / _REPORT, report.as_file().encode())
@@ -149,41 +149,41 @@ def keep(model: CostModel, data: Data, report: Report, shelf: Shelf) -> tuple[st
 
 
 def train(
-    store: Store, machine: str, shelf: Shelf, *, target: str = "auto", folds: int = FOLDS
+    store: Store, machine: str, registry: ModelRegistry, *, target: str = "auto", folds: int = FOLDS
 ) -> str:
-    """A new candidate for a machine, and for the device of the shelf; its id there.
+    """A new candidate for a machine, and for the device of the model registry; its id there.
 
     Args:
         store: Where measurements are.
         machine: Digest of the machine's fingerprint.
-        shelf: Where the model goes.
+        registry: Where the model goes.
         target: As in `CostModel.fit`.
         folds: Parts that graph families are dealt into, to be held out in turn.
 
     Raises:
-        ModelError: Nothing was measured on it, or the shelf cannot be written.
+        ModelError: Nothing was measured on it, or the model registry cannot be written.
         InputError: There are too few families of graphs to judge a model.
     """
-    data = gather(store, machine, shelf.device)
+    data = gather(store, machine, registry.device)
     data.check_families()
     rates, measured_on = data.rates, data.measured_on
     model = CostModel.fit(data.problems, rates, measured_on, target=target, folds=folds)
-    return keep(model, data, judge(model, data, folds), shelf)[0]
+    return keep(model, data, judge(model, data, folds), registry)[0]
 
 
-def cards_folder(shelf: Shelf, key: str) -> Path:
+def cards_folder(registry: ModelRegistry, key: str) -> Path:
     """Where a model's card and report are kept."""
-    return shelf.root / "cards" / key
+    return registry.root / "cards" / key
 
 
-def report_of(shelf: Shelf, key: str) -> Report:
+def report_of(registry: ModelRegistry, key: str) -> Report:
     """The report that a model was kept with.
 
     Raises:
         InputError: There is none.
         ModelError: It is damaged, or cannot be read.
     """
-    path = cards_folder(shelf, key) / _REPORT
+    path = cards_folder(registry, key) / _REPORT
     try:
         report = Report.from_json(path.read_text(encoding="utf-8"))
         if not all(math.isfinite(score.regret) for score in report.scores.values()):

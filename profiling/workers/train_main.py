@@ -2,7 +2,7 @@
 
 `hetune.profiling.workers.training_process` runs it as
 ``python -m hetune.profiling.workers.train_main DEVICE MACHINE``, with the digest of a machine's
-fingerprint. The store is that of HETUNE_STORE, and the shelf the user's. The answer is one JSON
+fingerprint. The store is that of HETUNE_STORE, the registry the user's. The answer is one JSON
 object on the standard output: the model's id, or what went wrong. The standard input is only
 watched: it ends with the parent, however that ended.
 """
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hetune.costmodel.features.devices import known
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.registry.model_registry import ModelRegistry
 from hetune.profiling.measure.limits import usable_memory
 from hetune.profiling.process.child import end_with_parent
 from hetune.profiling.process.memory_limit import limit_memory
@@ -32,7 +32,7 @@ _NICE = 19
 _log = logging.getLogger(__name__)
 
 
-def main(do: Callable[[Store, str, Shelf], str] = train) -> None:
+def main(do: Callable[[Store, str, ModelRegistry], str] = train) -> None:
     """Trains, and answers.
 
     Args:
@@ -48,7 +48,9 @@ def main(do: Callable[[Store, str, Shelf], str] = train) -> None:
     answers.close()
 
 
-def answer(device: Device, machine: str, do: Callable[[Store, str, Shelf], str]) -> dict[str, Any]:
+def answer(
+    device: Device, machine: str, do: Callable[[Store, str, ModelRegistry], str]
+) -> dict[str, Any]:
     """The id of the model that was trained, or what went wrong, and whose fault that is.
 
     That of the data goes wrong again, that of the machine may go well next time; of what is
@@ -61,7 +63,7 @@ def answer(device: Device, machine: str, do: Callable[[Store, str, Shelf], str])
     """
     try:
         with Store.open() as store:
-            return {"model": do(store, machine, Shelf(device=device))}
+            return {"model": do(store, machine, ModelRegistry(device=device))}
     except Exception as error:
         is_ours = isinstance(error, HetuneError)
         if not is_ours:

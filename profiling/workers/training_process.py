@@ -55,7 +55,7 @@ class TrainingProcess:
         self._seconds, self._look, self._command = seconds, look, tuple(command)
 
     def __call__(self, machine: str, device: Device = "cpu") -> str:
-        """The id of a new candidate on the device's shelf.
+        """The id of a new candidate in the device's registry.
 
         Args:
             machine: Digest of the fingerprint of the machine to train for.

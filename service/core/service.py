@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from hetune.costmodel.following import Following, Given
-from hetune.costmodel.selector import Selector
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.registry.model_registry import ModelRegistry
+from hetune.costmodel.selection.champion import ChampionFollower
+from hetune.costmodel.selection.selector import Selector
 from hetune.service.core.cost_models.cost_models import CostModels
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs.features import FeatureStore
@@ -46,8 +46,8 @@ class Service:
         measurements: Where measurements and jobs are.
         jobs: Profiling jobs.
         lending: Work on them, for workers on other machines.
-        cost_models: Cost models on the shelf.
-        following: Which of them chooses.
+        cost_models: Cost models in the model registry.
+        follower: Which of them chooses.
         metrics: What all of them count and time.
         warm_up: Models that have to be ready before the service is.
     """
@@ -66,7 +66,7 @@ class Service:
     jobs: Jobs
     lending: WorkLeases
     cost_models: CostModels
-    following: Following | Given
+    follower: ChampionFollower
     metrics: Metrics
     warm_up: WarmUp
 
@@ -80,7 +80,7 @@ class Service:
         backend: str | None = None,
         engine: Engine | None = None,
         store: str | Path | None = None,
-        shelf: Shelf | None = None,
+        registry: ModelRegistry | None = None,
         regret_rate: float = 0.0,
         warm: Sequence[str] = (),
         prepares: bool = True,
@@ -90,12 +90,12 @@ class Service:
         Args:
             root: The folder.
             limits: What is accepted and held.
-            selector: Who chooses variants; if None, whatever the shelf's champion is by then.
+            selector: Who chooses variants; if None, the champion of the registry by then.
             backend: What runs them here: "cpp" (the default), "torch" or "triton".
             engine: What runs them in place of that, also on a GPU.
             store: Where measurements and jobs are, as `Store.open` takes it; it is opened when it
                 is first asked for.
-            shelf: Where cost models are; the user's if None.
+            registry: Where cost models are; the user's if None.
             regret_rate: Share of runs, 0 to 1, of which a layer is run again when nothing else is
                 to be done, to see what the choice has lost.
             warm: Models, by name or ``name@alias``, without which it is not ready.
@@ -110,19 +110,19 @@ class Service:
         engine = engine or Engine(backend or "cpp")
         limits = engine.within(limits or ServiceLimits())
         folder = Folder(root)
-        shelf = (shelf or Shelf()).of(engine.target)
-        following = Following(shelf, begins=prepares) if selector is None else Given(selector)
+        registry = (registry or ModelRegistry()).of(engine.target)
+        follower = ChampionFollower(registry, selector, begins=prepares)
 
         def prepare() -> None:
             engine.check_compiler()
-            following.begin()
+            follower.begin()
 
         graphs = GraphStore(root / "graphs", limits)
         models = ModelStore(root / "models", engine, engine.weight_bytes(limits))
         measurements = Measurements(store)
-        metrics = Metrics(graphs, models, following, lambda: measurements.queue.counts(), engine)
-        selection = VariantSelection(graphs, models, following, engine, limits, metrics)
-        regret = RegretSamples(regret_rate, following, engine, limits, metrics)
+        metrics = Metrics(graphs, models, follower, lambda: measurements.queue.counts(), engine)
+        selection = VariantSelection(graphs, models, follower, engine, limits, metrics)
+        regret = RegretSamples(regret_rate, follower, engine, limits, metrics)
         inference = Inference(selection, engine, limits, metrics, regret)
         return cls(
             limits,
@@ -138,10 +138,10 @@ class Service:
             measurements,
             Jobs(measurements, limits),
             WorkLeases(lambda: measurements.leases),
-            CostModels(shelf, measurements, following),
-            following,
+            CostModels(registry, measurements, follower),
+            follower,
             metrics,
-            WarmUp(models, following, warm, engine.builds_for, None if prepares else prepare),
+            WarmUp(models, follower, warm, engine.builds_for, None if prepares else prepare),
         )
 
     def check_ready(self) -> None:

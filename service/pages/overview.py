@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 
 from hetune.costmodel.fingerprint import Fingerprint, this_machine
-from hetune.costmodel.following import Active
-from hetune.costmodel.model.manifest import Manifest
+from hetune.costmodel.model.manifest import ModelManifest
+from hetune.costmodel.selection.champion import Active
 from hetune.profiling.jobs.records import State
 from hetune.service.core.inference.metrics import Metrics
 from hetune.service.core.jobs.documents import JobDocument
@@ -74,7 +74,7 @@ class Overview:
     has_jobs: bool
     requests: tuple[RouteFigures, ...]
     active: Active
-    papers: Manifest | None
+    papers: ModelManifest | None
     problem: str | None
     machine: Fingerprint
     threads: int
@@ -95,7 +95,7 @@ def overview_of(service: Service) -> Overview:
     """How a service is now."""
     graphs, models = service.graphs.all(), service.models
     versions = [(name, version) for name in models.names() for version in models.versions(name)]
-    jobs, active = _jobs(service), service.following.active
+    jobs, active = _jobs(service), service.follower.active
     return Overview(
         trouble=_trouble(service),
         graphs=len(graphs),
@@ -109,7 +109,7 @@ def overview_of(service: Service) -> Overview:
         requests=requests_of(service.metrics),
         active=active,
         papers=None if active.selector.model is None else active.selector.model.manifest,
-        problem=service.following.problem,
+        problem=service.follower.problem,
         machine=this_machine(),
         threads=torch.get_num_threads(),
         run_bytes=service.limits.run_bytes,

@@ -108,7 +108,7 @@ def routes(work: Dispatcher, sessions: Sessions | None = None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         beside = (
-            follow(service.following),
+            follow(service.follower),
             sample_regret(work),
             asyncio.to_thread(service.warm_up.run),
         )
@@ -130,8 +130,8 @@ def routes(work: Dispatcher, sessions: Sessions | None = None) -> FastAPI:
     )
     add_handlers(app)
     for part in (
+        inference.router(work),  # routes are looked up in this order
         _health(service),
-        inference.router(work),
         graphs.router(work),
         features.router(work),
         models.router(work),

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import logging
 
-from hetune.costmodel.following import Following, Given
+from hetune.costmodel.selection.champion import ChampionFollower
 from hetune.service.core.inference.regret import ROUNDS, RegretSample, RegretSamples
 from hetune.service.http.dispatcher import Dispatcher
 
@@ -14,11 +14,11 @@ FOLLOW_SECONDS, SAMPLE_SECONDS = 0.5, 0.2
 _log = logging.getLogger(__name__)
 
 
-async def follow(following: Following | Given) -> None:
+async def follow(follower: ChampionFollower) -> None:
     """Looks again and again, in a thread beside the event loop, until it is cancelled."""
     while True:
         await asyncio.sleep(FOLLOW_SECONDS)
-        await asyncio.to_thread(following.refresh)
+        await asyncio.to_thread(follower.refresh)
 
 
 async def sample_regret(work: Dispatcher) -> None:

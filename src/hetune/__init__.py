@@ -10,9 +10,9 @@ from hetune.costmodel.version import release
 
 if TYPE_CHECKING:
     from hetune import errors, layers, nn
-    from hetune.costmodel.compiled import compile
-    from hetune.costmodel.explain import Explanation
-    from hetune.costmodel.selector import Selector
+    from hetune.costmodel.selection.compile import compile
+    from hetune.costmodel.selection.explanation import Explanation
+    from hetune.costmodel.selection.selector import Selector
     from hetune.variants.errors import HetuneError
     from hetune.variants.frontend.trace import layer_program
     from hetune.variants.graph.generate import generate
@@ -50,12 +50,12 @@ _HOMES = {
     "Candidate": "variants.runtime.scored",
     "Choice": "variants.runtime.choice",
     "CompiledLayer": "variants.runtime.compiled",
-    "Explanation": "costmodel.explain",
+    "Explanation": "costmodel.selection.explanation",
     "FallbackWarning": "variants.runtime.fallback",
     "HeteroGraph": "variants.graph.hetero",
     "HetuneError": "variants.errors",
-    "Selector": "costmodel.selector",
-    "compile": "costmodel.compiled",
+    "Selector": "costmodel.selection.selector",
+    "compile": "costmodel.selection.compile",
     "generate": "variants.graph.generate",
     "layer_program": "variants.frontend.trace",
     "load": "variants.graph.loaders",

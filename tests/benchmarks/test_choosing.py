@@ -7,7 +7,7 @@ import pytest
 from choosing import measure, summary, table
 from rich.console import Console
 
-from hetune.costmodel.selector import Selector
+from hetune.costmodel.selection.selector import Selector
 from hetune.profiling.corpus import recipe
 from hetune.profiling.units import ProblemSpec
 from hetune.variants.frontend.presets import labeled_preset

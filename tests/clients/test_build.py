@@ -5,7 +5,7 @@ import re
 import pytest
 
 from hetune import nn
-from hetune.costmodel.selector import Selector
+from hetune.costmodel.selection.selector import Selector
 from hetune.variants import errors
 from hetune.variants.backends.triton.ahead import TritonCompiler
 from hetune.variants.compiler.pipeline import Compiler
@@ -180,7 +180,7 @@ def test_gpus_have_kernels_of_their_own(hetune, registry, monkeypatch, tmp_path)
         ),
         (
             ("--device", "cuda:sm_90", "--precision", "fp8"),
-            "error: no precision 'fp8': take one of ieee, tf32, bf16",
+            "error: no precision 'fp8': take one of ieee, tf32x3, tf32, bf16",
         ),
         (
             ("--precision", "tf32"),

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from hetune.clients.cli import calibrate as command
-from hetune.costmodel.calibration import ROOFLINE, Calibration, load_calibration
 from hetune.costmodel.fingerprint import this_machine
+from hetune.costmodel.registry.calibration import ROOFLINE, Calibration, load_calibration
 from hetune.profiling.calibrate.calibration import CalibrationResult
 from hetune.variants.runtime.gpu_roofline import GpuModel
 from hetune.variants.runtime.roofline import MachineModel

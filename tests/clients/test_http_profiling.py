@@ -88,7 +88,7 @@ def test_watching_a_job(client, service):
         next(client.jobs.watch(job.id + 1))
 
 
-def test_an_empty_shelf(client):
+def test_an_empty_registry(client):
     found = client.cost_models.list()
     assert (found.models, found.candidate, found.champion) == ((), None, None)
     for do in (client.cost_models.get, client.cost_models.card, client.cost_models.promote):

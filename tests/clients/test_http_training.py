@@ -10,7 +10,7 @@ import pytest
 
 from hetune.clients import Client
 from hetune.costmodel.fingerprint import this_machine
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.registry.model_registry import ModelRegistry
 from hetune.profiling.corpus import recipe
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import State
@@ -77,5 +77,5 @@ def test_the_service_trains_what_others_measured(tmp_path):
     assert (job.state, job.error) == (State.SUCCEEDED, "")
     assert job.machine == this_machine().digest
     assert listed.candidate == job.model
-    assert Shelf(tmp_path / "models").find("candidate") == job.model
+    assert ModelRegistry(tmp_path / "models").find("candidate") == job.model
     assert service.returncode == 0

@@ -9,14 +9,14 @@ import shutil
 import pytest
 from tests.costmodel import _synthetic_gpu
 from tests.costmodel._synthetic import contrary_model, problems
-from tests.costmodel.test_shelf import report
+from tests.costmodel.test_model_registry import report
 from tests.profiling._filled import fill
 from tests.profiling._made_up import MACHINE, OTHER_MACHINE
 
-from hetune.costmodel.evaluate import asking
+from hetune.costmodel.evaluate import prediction_time
 from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.registry.model_registry import ModelRegistry
 from hetune.profiling.measuring_lock import measuring_lock
 from hetune.profiling.store.store import Store
 from hetune.profiling.training import train as training_of
@@ -26,18 +26,20 @@ from hetune.variants.registry.sealed import unsealed
 
 from ._command import call
 
-pytestmark = pytest.mark.filterwarnings("ignore::hetune.costmodel.shelf.best.ForeignModelWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::hetune.costmodel.registry.default_model.ForeignModelWarning"
+)
 
 
 @pytest.fixture
-def shelf(tmp_path, monkeypatch):
+def registry(tmp_path, monkeypatch):
     monkeypatch.setenv("HETUNE_MODELS", str(tmp_path / "models"))
     return tmp_path / "models"
 
 
 @pytest.fixture(scope="module")
 def training(tmp_path_factory):
-    """A folder with a store and the shelf of a model that was trained from it, and the output."""
+    """A folder with a store, the registry of a model that was trained from it, and the output."""
     folder = tmp_path_factory.mktemp("trained")
     fill(folder / "a.db", problems(graph_families=4, graphs=3))
     with pytest.MonkeyPatch.context() as patch:
@@ -49,7 +51,7 @@ def training(tmp_path_factory):
 
 
 @pytest.fixture
-def trained(training, tmp_path, shelf):
+def trained(training, tmp_path, registry):
     folder, result = training
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     return result
@@ -58,20 +60,20 @@ def trained(training, tmp_path, shelf):
 def test_training_without_a_command_line(training, tmp_path):
     """As a job's worker does it."""
     folder, _ = training
-    shelf = Shelf(tmp_path / "models")
+    registry = ModelRegistry(tmp_path / "models")
     with Store.open(folder / "a.db") as store:
-        key = train(store, MACHINE.digest, shelf, target="roofline-ratio", folds=2)
+        key = train(store, MACHINE.digest, registry, target="roofline-ratio", folds=2)
         with pytest.raises(ModelError, match=r"no measurements .* to train on"):
-            train(store, "unknown", shelf)
-    assert [(entry.id, entry.aliases) for entry in shelf.entries()] == [(key, ("candidate",))]
+            train(store, "unknown", registry)
+    assert [(entry.id, entry.aliases) for entry in registry.entries()] == [(key, ("candidate",))]
     there = json.loads(next((folder / "models" / "cards").glob("*/report.json")).read_text())
-    assert json.loads(report_of(shelf, key).as_file()) == there
+    assert json.loads(report_of(registry, key).as_file()) == there
 
 
-def test_training_makes_a_candidate_with_a_card(trained, shelf):
+def test_training_makes_a_candidate_with_a_card(trained, registry):
     assert "24 measured inputs of 4 graph families" in trained.output
     assert MODEL in trained.output
-    (card,) = (shelf / "cards").iterdir()
+    (card,) = (registry / "cards").iterdir()
     assert (card / "model-card.md").read_text().startswith("# ")
     report = Report.from_json((card / "report.json").read_text())
     assert len(report.outcomes) == 24
@@ -80,7 +82,7 @@ def test_training_makes_a_candidate_with_a_card(trained, shelf):
     assert card.name in listed
 
 
-def test_nobody_measures_while_a_model_is_trained(training, shelf, monkeypatch):
+def test_nobody_measures_while_a_model_is_trained(training, registry, monkeypatch):
     free, fit = [], CostModel.fit
 
     def watched(*args, **options):
@@ -94,7 +96,7 @@ def test_nobody_measures_while_a_model_is_trained(training, shelf, monkeypatch):
     assert free == [False] * 3
 
 
-def test_what_cannot_be_trained_is_said_before_anything_is_fitted(tmp_path, shelf, monkeypatch):
+def test_what_cannot_be_trained_is_said_before_anything_is_fitted(tmp_path, registry, monkeypatch):
     monkeypatch.setattr(CostModel, "fit", None)
     fill(tmp_path / "a.db", problems(graph_families=2, graphs=2))
     result = call("train", "--store", tmp_path / "a.db", "--out", tmp_path)
@@ -103,25 +105,25 @@ def test_what_cannot_be_trained_is_said_before_anything_is_fitted(tmp_path, shel
     result = call("train", "--store", tmp_path / "b.db")
     assert (result.exit_code, "one graph family" in result.stderr) == (2, True)
     with Store.open(tmp_path / "b.db") as store, pytest.raises(InputError, match="one graph"):
-        train(store, MACHINE.digest, Shelf(tmp_path / "models"))
+        train(store, MACHINE.digest, ModelRegistry(tmp_path / "models"))
 
 
-def test_a_card_that_cannot_be_written_is_said(training, tmp_path, shelf):
-    shelf.mkdir()
-    (shelf / "cards").touch()
+def test_a_card_that_cannot_be_written_is_said(training, tmp_path, registry):
+    registry.mkdir()
+    (registry / "cards").touch()
     arguments = ("--folds", "2", "--target", "roofline-ratio")
     result = call("train", "--store", training[0] / "a.db", *arguments)
     assert result.exit_code == 1
     assert re.fullmatch("error: cannot write the card of the candidate .*\n", result.stderr)
 
 
-def test_an_empty_store_says_what_to_do(tmp_path, shelf):
+def test_an_empty_store_says_what_to_do(tmp_path, registry):
     result = call("train", "--store", str(tmp_path / "empty.db"))
     assert result.exit_code == 1
     assert "run `hetune profile` first" in result.output
 
 
-def test_a_machine_without_records_is_told_which_there_are(trained, tmp_path, shelf):
+def test_a_machine_without_records_is_told_which_there_are(trained, tmp_path, registry):
     for command in ("train", "evaluate"):
         result = call(command, "--store", tmp_path / "a.db", "--machine", "abc")
         assert result.exit_code != 0
@@ -130,7 +132,7 @@ def test_a_machine_without_records_is_told_which_there_are(trained, tmp_path, sh
 
 
 @pytest.mark.parametrize("command", ["evaluate", "promote"])
-def test_an_empty_shelf_says_what_to_do(command, tmp_path, shelf):
+def test_an_empty_registry_says_what_to_do(command, tmp_path, registry):
     for device, option in (("cpu", ""), ("cuda", " --device cuda")):
         result = call(command, "--store", tmp_path / "a.db", "--device", device)
         assert result.exit_code == 1
@@ -151,7 +153,7 @@ def test_evaluating_takes_families_that_were_not_trained_on(trained, tmp_path):
 def test_asking_is_timed_where_measurements_are_of_this_machine(trained, tmp_path, monkeypatch):
     fill(tmp_path / "b.db", problems(graph_families=2, seed=5), prefix="new-")
     for here in (MACHINE, OTHER_MACHINE):
-        monkeypatch.setattr(asking, "this_machine", lambda here=here: here)
+        monkeypatch.setattr(prediction_time, "this_machine", lambda here=here: here)
         result = call("evaluate", "--store", str(tmp_path / "b.db"), "--json")
         spent = Report.from_json(result.output).score(MODEL).overhead_runs
         assert (spent is not None) == (here is MACHINE)
@@ -176,9 +178,9 @@ def test_a_machine_that_is_unknown_is_refused(trained, tmp_path):
     assert "none are of the machine" in " ".join(refused.stderr.split())
 
 
-def test_a_worse_model_does_not_take_the_champion_s_place(trained, tmp_path, shelf):
+def test_a_worse_model_does_not_take_the_champion_s_place(trained, tmp_path, registry):
     assert call("promote", "--store", tmp_path / "a.db").exit_code == 0
-    there = Shelf(shelf)
+    there = ModelRegistry(registry)
     champion, worse = there.find("champion"), there.add(contrary_model())
     refused = call("promote", "--store", tmp_path / "a.db")
     assert refused.exit_code == 2  # nothing there is new to both
@@ -192,8 +194,8 @@ def test_a_worse_model_does_not_take_the_champion_s_place(trained, tmp_path, she
     assert there.find("champion") == champion
 
 
-def test_a_better_model_takes_the_champion_s_place(trained, tmp_path, shelf):
-    there = Shelf(shelf)
+def test_a_better_model_takes_the_champion_s_place(trained, tmp_path, registry):
+    there = ModelRegistry(registry)
     better = there.find("candidate")
     there.promote(there.add(contrary_model()), report=report(1.1))
     fill(tmp_path / "d.db", problems(graph_families=2, seed=5), prefix="new-")
@@ -215,8 +217,8 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_report_is_said(trained, tmp_path, shelf, damage):
-    (file,) = shelf.glob("cards/*/report.json")
+def test_a_damaged_report_is_said(trained, tmp_path, registry, damage):
+    (file,) = registry.glob("cards/*/report.json")
     file.write_bytes(DAMAGE[damage](file.read_text()))
     result = call("promote", "--store", tmp_path / "a.db")
     assert result.exit_code == 1
@@ -225,22 +227,22 @@ def test_a_damaged_report_is_said(trained, tmp_path, shelf, damage):
     assert "train it again, or profile graphs of other families" in said
 
 
-def test_a_report_of_an_earlier_release_counts(trained, tmp_path, shelf):
+def test_a_report_of_an_earlier_release_counts(trained, tmp_path, registry):
     """It has no digest."""
-    (file,) = shelf.glob("cards/*/report.json")
+    (file,) = registry.glob("cards/*/report.json")
     file.write_text(json.dumps(unsealed(json.loads(file.read_text()))))
     assert call("promote", "--store", tmp_path / "a.db").exit_code == 0
 
 
-def test_a_report_that_is_not_there_is_said(trained, tmp_path, shelf):
-    (file,) = shelf.glob("cards/*/report.json")
+def test_a_report_that_is_not_there_is_said(trained, tmp_path, registry):
+    (file,) = registry.glob("cards/*/report.json")
     file.unlink()
     result = call("promote", "--store", tmp_path / "a.db")
     assert result.exit_code == 2
     assert "there is no report of the cost model" in " ".join(result.stderr.split())
 
 
-def test_models_for_gpus_have_a_life_of_their_own(tmp_path, shelf, monkeypatch):
+def test_models_for_gpus_have_a_life_of_their_own(tmp_path, registry, monkeypatch):
     monkeypatch.setattr(training_of, "default_rates", lambda device: _synthetic_gpu.GPU)
     store = ("--store", str(tmp_path / "both.db"))
     fill(tmp_path / "both.db", problems(graph_families=2, graphs=2))
@@ -252,7 +254,7 @@ def test_models_for_gpus_have_a_life_of_their_own(tmp_path, shelf, monkeypatch):
     trained = call("train", *arguments, "--folds", "2", "--target", "roofline-ratio")
     assert trained.exit_code == 0, trained.output
     assert "24 measured inputs of 4 graph families" in trained.output
-    (entry,) = Shelf(shelf).of("cuda").entries()
+    (entry,) = ModelRegistry(registry).of("cuda").entries()
     assert (entry.aliases, entry.manifest.device) == (("candidate",), "cuda")
     assert entry.id in call("models", "--device", "cuda").output
     assert entry.id not in call("models").output

@@ -60,12 +60,11 @@ def table_of(layer: str, width: int) -> CandidateTable:
 
 
 def true_seconds(columns: np.ndarray) -> np.ndarray:
-    """The law: the roofline, times what tiles leave empty, what wide walks wait for, and chunks."""
+    """The law: the roofline, times what tiles leave empty and what wide walks wait for."""
     of = dict(zip(column_names("cuda"), columns.T, strict=True))
     empty = of["tiles"] * of["tile_rows"] / np.maximum(of["gemm_rows"], 1)
     edges = of["edge_visits"] / np.maximum(of["walks"], 1)
     waiting = np.where(of["walks"] > 0, of["walk_elements"] / (64 * np.maximum(edges, 1)), 0)
-    waiting[(of["edge_balanced"] > 0) & (of["walks"] > 0)] = 0.4
     return gpu_roofline_seconds(columns, GPU) * (1 + 0.1 * empty) * (1 + 2 * waiting)
 
 

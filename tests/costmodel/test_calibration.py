@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hetune.costmodel.calibration import Calibration, calibrations_folder, load_calibration
 from hetune.costmodel.fingerprint import this_machine
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.registry.calibration import Calibration, calibrations_folder, load_calibration
+from hetune.costmodel.registry.model_registry import ModelRegistry
 from hetune.variants.errors import ModelError
 from hetune.variants.registry.sealed import unsealed
 from hetune.variants.runtime.roofline import MachineModel
@@ -65,7 +65,7 @@ def test_calibrations_lie_among_the_models_and_are_none(calibration, tmp_path, m
     assert load_calibration() is None
     assert calibration.save().parent == calibrations_folder() == tmp_path / "calibrations"
     assert load_calibration() == calibration
-    assert Shelf().entries() == ()
+    assert ModelRegistry().entries() == ()
 
 
 def test_another_machine_s_calibration_is_not_loaded(calibration, tmp_path):

@@ -12,27 +12,32 @@ import torch
 
 import hetune
 from hetune.costmodel.evaluate import baselines
-from hetune.costmodel.evaluate.card import card_of
 from hetune.costmodel.evaluate.metrics import FIXED, ROOFLINE, pick
+from hetune.costmodel.evaluate.model_card import card_of
 from hetune.costmodel.evaluate.report import MODEL, cross_validate, judge
 from hetune.costmodel.features import gpu_launch
-from hetune.costmodel.following import ROOFLINE as NONE
-from hetune.costmodel.following import Following
 from hetune.costmodel.model import bundle
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.costmodel.model.manifest import Manifest
-from hetune.costmodel.selector import LEARNED, Selector
-from hetune.costmodel.shelf import best
-from hetune.costmodel.shelf.best import ForeignModelWarning, foreign, load_best, packaged
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.model.manifest import ModelManifest
+from hetune.costmodel.registry import default_model
+from hetune.costmodel.registry.default_model import (
+    ForeignModelWarning,
+    foreign,
+    load_best,
+    packaged,
+)
+from hetune.costmodel.registry.model_registry import ModelRegistry
+from hetune.costmodel.selection.champion import ROOFLINE as NONE
+from hetune.costmodel.selection.champion import ChampionFollower
+from hetune.costmodel.selection.selector import LEARNED, Selector
 from hetune.variants.errors import ModelError
 from hetune.variants.frontend.presets import preset_program
 from hetune.variants.plan.sides import run_on
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.registry.sealed import unsealed
+from hetune.variants.runtime.cost_estimates import RooflineEstimator
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.launch_columns import column_names
-from hetune.variants.runtime.pricing import RooflinePricer
 from hetune.variants.runtime.roofline import MachineModel
 from hetune.variants.runtime.table import CandidateTable
 
@@ -121,13 +126,13 @@ def test_manifests_say_what_device_they_are_of():
     record = json.loads(_synthetic.small_model().manifest.as_json())
     assert record.pop("device") == "cpu"
     with pytest.raises(ModelError, match="damaged"):
-        Manifest.from_json(json.dumps(record))
+        ModelManifest.from_json(json.dumps(record))
     assert packaged().manifest.device == "cpu"
 
 
 def test_the_package_may_hold_a_model_for_gpus(tmp_path, monkeypatch):
     assert packaged("cuda") is None  # nothing was measured yet
-    monkeypatch.setattr(best, "_PACKAGED", tmp_path)
+    monkeypatch.setattr(default_model, "_PACKAGED", tmp_path)
     bundle.save(small_model(), tmp_path / "cuda")
     assert packaged("cuda").manifest.device == "cuda"
 
@@ -174,17 +179,17 @@ def test_stacks_and_explanations_are_for_gpus_too(selector):
 
 def test_variants_for_another_device_are_left_to_the_roofline_model(caplog):
     here, cpu = graph("few", 0), Selector(_synthetic.small_model())
-    expected = RooflinePricer(cpu.machine).price(table_of("rgcn", 16), Domain(here), 1)
+    expected = RooflineEstimator(cpu.machine).estimate(table_of("rgcn", 16), Domain(here), 1)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            found = cpu.price(table_of("rgcn", 16), Domain(here), 1)
+            found = cpu.estimate(table_of("rgcn", 16), Domain(here), 1)
     assert found.seconds.tolist() == expected.seconds.tolist()
     assert found.source == "the roofline model"
     assert (cpu.spread(table_of("rgcn", 16), Domain(here), 1) >= 1).all()
     (said,) = (r.getMessage() for r in caplog.records)
     assert "Selector.load(device='cuda')" in said
     table = CandidateTable.of(variants_of(preset_program("rgcn", 16, 16), "cpu"))
-    assert Selector(small_model()).price(table, Domain(here), 1).source == "the roofline model"
+    assert Selector(small_model()).estimate(table, Domain(here), 1).source == "the roofline model"
 
 
 def test_a_selector_is_for_one_device():
@@ -197,10 +202,10 @@ def test_a_selector_is_for_one_device():
 
 
 def test_nothing_was_measured_for_gpus_so_the_roofline_model_answers(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(best, "_mentioned", set())
+    monkeypatch.setattr(default_model, "_mentioned", set())
     with caplog.at_level(logging.INFO):
         for _ in range(2):
-            assert load_best(Shelf(tmp_path), "cuda") is None
+            assert load_best(ModelRegistry(tmp_path), "cuda") is None
     (said,) = (r.getMessage() for r in caplog.records)
     assert said == "no cost model for the device 'cuda', so the roofline model answers"
     choice = Selector(device="cuda").choose("hgt", graph("few", 0), 16)
@@ -226,57 +231,57 @@ def test_compiling_for_a_gpu_asks_for_its_selector(monkeypatch):
         assert layer.explain(torch.randn(here.num_nodes, 8), here).id in layer.variants
 
 
-# Shelves.
+# Model registries.
 
 
 @pytest.fixture
-def shelf(tmp_path):
-    return Shelf(tmp_path / "models")
+def registry(tmp_path):
+    return ModelRegistry(tmp_path / "models")
 
 
-def test_each_device_has_a_shelf_of_its_own(shelf, tmp_path):
-    gpu = shelf.of("cuda")
+def test_each_device_has_a_registry_of_its_own(registry, tmp_path):
+    gpu = registry.of("cuda")
     assert gpu.root == tmp_path / "models" / "cuda"
-    assert gpu.of("cpu").root == shelf.root
-    assert shelf.of("cpu") is shelf
+    assert gpu.of("cpu").root == registry.root
+    assert registry.of("cpu") is registry
     key = gpu.add(small_model())
     assert gpu.aliases().candidate == key
-    assert shelf.entries() == ()
-    assert shelf.aliases().candidate is None
+    assert registry.entries() == ()
+    assert registry.aliases().candidate is None
     assert [entry.id for entry in gpu.entries()] == [key]
-    assert gpu.root.stat().st_mode & 0o077 == shelf.root.stat().st_mode & 0o077 == 0
-    shelf.add(_synthetic.small_model())
-    assert len(shelf.entries()) == len(gpu.entries()) == 1
+    assert gpu.root.stat().st_mode & 0o077 == registry.root.stat().st_mode & 0o077 == 0
+    registry.add(_synthetic.small_model())
+    assert len(registry.entries()) == len(gpu.entries()) == 1
 
 
-def test_a_shelf_takes_models_for_its_device_only(shelf):
-    for here, model in ((shelf, small_model()), (shelf.of("cuda"), _synthetic.small_model())):
+def test_a_registry_takes_models_for_its_device_only(registry):
+    for here, model in ((registry, small_model()), (registry.of("cuda"), _synthetic.small_model())):
         with pytest.raises(ModelError, match="add it to that device's"):
             here.add(model)
         assert here.entries() == ()
 
 
-def promote(shelf):
-    key = shelf.add(small_model())
+def promote(registry):
+    key = registry.add(small_model())
     # Judged on what it was fitted to, under other names, it wins.
     known = [dataclasses.replace(p, family=f"also {p.family}") for p in problems()]
     report = judge(problems(), known, lambda given: small_model(), machine=GPU)
-    shelf.promote(key, report=report)
+    registry.promote(key, report=report)
     return key
 
 
-def test_the_champion_of_a_device_answers_for_it(shelf):
-    key = promote(shelf.of("cuda"))
+def test_the_champion_of_a_device_answers_for_it(registry):
+    key = promote(registry.of("cuda"))
     with pytest.warns(ForeignModelWarning, match="hetune calibrate --device cuda"):
-        assert load_best(shelf, "cuda").manifest.data == small_model().manifest.data
-    following = Following(shelf.of("cuda"))
-    assert following.active.model == key
-    assert following.active.selector.device == "cuda"
-    shelf.of("cuda").rollback()
-    assert following.refresh()
-    assert following.active.model == NONE
-    assert following.active.selector.device == "cuda"
-    assert Following(shelf).active.selector.device == "cpu"
+        assert load_best(registry, "cuda").manifest.data == small_model().manifest.data
+    follower = ChampionFollower(registry.of("cuda"))
+    assert follower.active.model == key
+    assert follower.active.selector.device == "cuda"
+    registry.of("cuda").rollback()
+    assert follower.refresh()
+    assert follower.active.model == NONE
+    assert follower.active.selector.device == "cuda"
+    assert ChampionFollower(registry).active.selector.device == "cpu"
 
 
 def test_what_a_gpu_s_model_calls_foreign_is_another_card():
@@ -296,7 +301,7 @@ def test_baselines_know_the_schedules_of_gpus():
     for chooser, plan in ((baselines.default, "vanilla"), (baselines.pyg_heuristic, None)):
         picked = pick(chooser, given)
         if picked is not None:
-            assert picked.variant.endswith("/t64-e1024")
+            assert picked.variant.endswith("/t64-p2048")
             assert plan is None or picked.variant.startswith(plan)
     assert pick(baselines.default, given) is not None
     for chooser in baselines.baselines(problems()).values():

@@ -13,7 +13,7 @@ from hetune.costmodel.features import graph, launch
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import TrainingData
 from hetune.costmodel.model.overhead import Overhead
-from hetune.costmodel.model.rows import Rows, Weighting
+from hetune.costmodel.model.rows import TrainingRows, Weighting
 from hetune.variants.errors import ModelError
 from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.roofline import roofline_seconds
@@ -248,7 +248,7 @@ def test_refuses_what_it_cannot_be_fitted_to(given, options, message):
 
 @pytest.mark.parametrize("weighting", Weighting)
 def test_launches_count_as_the_weighting_says(weighting):
-    rows = Rows.of([ONE, *problems(graph_families=1, graphs=1, seed=5)], MACHINE, weighting)
+    rows = TrainingRows.of([ONE, *problems(graph_families=1, graphs=1, seed=5)], MACHINE, weighting)
     assert rows.weights.mean() == pytest.approx(1)
     own = rows.weights[rows.problems[0].rows]
     counted = np.array([len(rows.problems[0].rows), rows.weights.sum(), own.sum()])
@@ -263,8 +263,8 @@ def test_launches_count_as_the_weighting_says(weighting):
 
 def test_slow_variants_count_less():
     few = problems(graph_families=2, graphs=1)
-    rows = Rows.of(few, MACHINE, Weighting.REGRET)
-    even = Rows.of(few, MACHINE, Weighting.PROBLEM)
+    rows = TrainingRows.of(few, MACHINE, Weighting.REGRET)
+    even = TrainingRows.of(few, MACHINE, Weighting.PROBLEM)
     gain = rows.weights / even.weights
     problem = rows.problems[0]
     fast, slow = problem.seconds.argmin(), problem.seconds.argmax()
@@ -282,7 +282,7 @@ def test_launches_that_variants_share_are_one_row():
         variant="again",
         launches=tuple(dataclasses.replace(e, seconds=4 * e.seconds) for e in candidate.launches),
     )
-    rows = Rows.of(
+    rows = TrainingRows.of(
         [dataclasses.replace(ONE, candidates=(candidate, twice))], MACHINE, Weighting.EVEN
     )
     expected = [2 * each.seconds for each in candidate.launches]

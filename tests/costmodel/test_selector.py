@@ -14,27 +14,27 @@ import torch
 from torch import nn
 
 import hetune
-from hetune.costmodel import selector as selector_module
-from hetune.costmodel.calibration import Calibration
-from hetune.costmodel.explain import Explanation
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model.bundle import save
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.overhead import Overhead
-from hetune.costmodel.selector import LEARNED, RETRY_SECONDS, Selector
-from hetune.costmodel.shelf.best import ForeignModelWarning, calibrated
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.registry.calibration import Calibration
+from hetune.costmodel.registry.default_model import ForeignModelWarning, calibrated
+from hetune.costmodel.registry.model_registry import ModelRegistry
+from hetune.costmodel.selection import selector as selector_module
+from hetune.costmodel.selection.explanation import Explanation
+from hetune.costmodel.selection.selector import LEARNED, RETRY_SECONDS, Selector
 from hetune.variants.errors import InputError, MemoryLimitError, ModelError, VariantError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.presets import preset_program
 from hetune.variants.plan.variants import variants_of
+from hetune.variants.runtime.cost_estimates import RooflineEstimator
 from hetune.variants.runtime.domain import Domain
-from hetune.variants.runtime.pricing import RooflinePricer
 from hetune.variants.runtime.table import CandidateTable
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
 
 from ._synthetic import MACHINE, small_model
-from .test_shelf import report
+from .test_model_registry import report
 
 LAYERS = ("rgcn", "rgat", "hgt")
 
@@ -70,8 +70,8 @@ def table_of(layer: str) -> CandidateTable:
 @pytest.mark.parametrize("layer", LAYERS)
 def test_the_choice_has_the_least_predicted_time(selector, graph, layer):
     choice = selector.choose(layer, graph, 16)
-    prices = selector.price(table_of(layer), Domain(graph), 1)
-    assert len(choice.candidates) == len(prices.seconds)
+    estimates = selector.estimate(table_of(layer), Domain(graph), 1)
+    assert len(choice.candidates) == len(estimates.seconds)
     assert choice.id == choice.candidates[0].id
     assert "by the cost model" in choice.reason
     assert sum(choice.launches) <= choice.seconds
@@ -184,7 +184,7 @@ def test_what_is_no_failure_of_a_model_is_raised(graph, error, monkeypatch):
         raise error
 
     broken = Selector(Broken(error()))
-    monkeypatch.setattr(RooflinePricer, "price", fail)
+    monkeypatch.setattr(RooflineEstimator, "estimate", fail)
     with pytest.raises(error):
         broken.choose("rgcn", graph, 16)
 
@@ -194,17 +194,17 @@ def test_without_a_model_the_roofline_model_answers(graph):
     assert "by the roofline model" in choice.reason
     for launch in Selector().explain("hgt", graph, 16).launches:
         assert (launch.low, launch.high) == (0.5 * launch.seconds, 2 * launch.seconds)
-    prices = RooflinePricer().price(table_of("hgt"), Domain(graph), 1)
-    assert Selector().price(table_of("hgt"), Domain(graph), 1).seconds.tolist() == (
-        prices.seconds.tolist()
+    estimates = RooflineEstimator().estimate(table_of("hgt"), Domain(graph), 1)
+    assert Selector().estimate(table_of("hgt"), Domain(graph), 1).seconds.tolist() == (
+        estimates.seconds.tolist()
     )
 
 
 def test_offsets_scale_families(graph):
     model = small_model()
     table, domain = table_of("rgat"), Domain(graph)
-    plain = Selector(model).price(table, domain, 1)
-    scaled = Selector(model, offsets={"fused": np.log(3.0)}).price(table, domain, 1)
+    plain = Selector(model).estimate(table, domain, 1)
+    scaled = Selector(model, offsets={"fused": np.log(3.0)}).estimate(table, domain, 1)
     ratio = scaled.launches / plain.launches
     for family, factor in zip(table.families, ratio.tolist(), strict=True):
         assert factor == pytest.approx(3.0 if family == "fused" else 1.0)
@@ -234,9 +234,9 @@ def test_prices_are_remembered_for_a_graph(graph):
     class Counting(Selector):
         asked = 0
 
-        def price(self, table, domain, threads):
+        def estimate(self, table, domain, threads):
             self.asked += 1
-            return super().price(table, domain, threads)
+            return super().estimate(table, domain, threads)
 
     counting = Counting(small_model())
     for _ in range(3):
@@ -254,19 +254,19 @@ def test_compile_takes_a_selector(graph):
         assert torch.allclose(found, module(x, graph), atol=1e-5)
 
 
-def test_what_is_loaded_follows_the_shelf(tmp_path, monkeypatch):
+def test_what_is_loaded_follows_the_registry(tmp_path, monkeypatch):
     monkeypatch.setenv("HETUNE_MODELS", str(tmp_path))
     packaged = Selector.load()
     assert Selector.load() is packaged
-    shelf = Shelf()
-    key = shelf.add(small_model())
+    registry = ModelRegistry()
+    key = registry.add(small_model())
     assert Selector.load().model.manifest.digest == packaged.model.manifest.digest
-    shelf.promote(key, report=report(1.1))
+    registry.promote(key, report=report(1.1))
     with pytest.warns(ForeignModelWarning):
         champion = Selector.load()
     assert champion.model.manifest.digest == small_model().manifest.digest
     assert Selector.load() is champion
-    shelf.rollback()
+    registry.rollback()
     assert Selector.load().model.manifest.digest == packaged.model.manifest.digest
 
 
@@ -275,9 +275,9 @@ def test_a_champion_that_could_not_be_read_is_tried_again(tmp_path, monkeypatch,
     now = 0.0
     # Its own alone: event loops of other threads would wait by this clock, and not wake up.
     monkeypatch.setattr(selector_module, "time", SimpleNamespace(monotonic=lambda: now))
-    shelf = Shelf()
-    key = shelf.add(small_model())
-    shelf.promote(key, report=report(1.1))
+    registry = ModelRegistry()
+    key = registry.add(small_model())
+    registry.promote(key, report=report(1.1))
     (damaged,) = tmp_path.rglob("fused.ubj")
     content = damaged.read_bytes()
     damaged.write_bytes(b"")
@@ -292,16 +292,16 @@ def test_a_champion_that_could_not_be_read_is_tried_again(tmp_path, monkeypatch,
 
 
 def test_corrections_are_for_the_model_that_they_were_made_for(tmp_path):
-    model, shelf = small_model(), Shelf(tmp_path)
+    model, registry = small_model(), ModelRegistry(tmp_path)
     other = CostModel(model.families, dataclasses.replace(model.manifest, target="log-seconds"))
     measured = dataclasses.replace(MACHINE, matrix_flops=2 * MACHINE.matrix_flops)
     now = datetime(2026, 1, 1, tzinfo=UTC)
     machine, made_for = this_machine().digest, model.manifest.digest
     calibration = Calibration(MACHINE, {"fused": 1.0}, machine, made_for, now, None, None, measured)
-    calibration.save(shelf.calibrations)
-    assert calibrated(model, shelf)
-    assert not calibrated(other, shelf)
-    rates = [Selector.adapted(each, shelf).machine for each in (model, other, None)]
+    calibration.save(registry.calibrations)
+    assert calibrated(model, registry)
+    assert not calibrated(other, registry)
+    rates = [Selector.adapted(each, registry).machine for each in (model, other, None)]
     assert rates == [MACHINE, measured, measured]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.costmodel.model.manifest import Manifest
+from hetune.costmodel.model.manifest import ModelManifest
 from hetune.costmodel.model.ties import default_of, tie_of, unless_tied
 from hetune.variants.frontend.presets import labeled_preset, preset_program
 from hetune.variants.plan.sides import default_variant
@@ -105,6 +105,6 @@ def test_a_model_learns_its_tie_and_keeps_it():
     wanted, _ = with_default(problems(graph_families=6, widths=(64,)), 1.0)
     model = CostModel.fit(wanted, MACHINE, FINGERPRINT, target="roofline-ratio", folds=2)
     assert 1.12 <= model.manifest.tie <= 1.2
-    assert Manifest.from_json(model.manifest.as_json()) == model.manifest
+    assert ModelManifest.from_json(model.manifest.as_json()) == model.manifest
     unheld = CostModel.fit(wanted, MACHINE, FINGERPRINT, target="roofline-ratio", folds=0)
     assert unheld.manifest.tie == 1.0

@@ -91,7 +91,7 @@ def test_no_secret_is_in_the_manifests():
 
 
 def test_probes_ask_routes_that_need_no_key(tmp_path):
-    from hetune.costmodel.selector import Selector
+    from hetune.costmodel.selection.selector import Selector
     from hetune.service.core.service import Service
 
     service = Service.open(tmp_path, selector=Selector(), backend="torch")

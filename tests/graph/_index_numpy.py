@@ -25,10 +25,9 @@ def order_edges(
     return tuple(map(_int32, (*columns, pairs % nodes, pairs // nodes)))
 
 
-def sort_by_key(keys: torch.Tensor, buckets: int, descending: bool = False) -> torch.Tensor:
+def sort_by_key(keys: torch.Tensor, buckets: int) -> torch.Tensor:
     """Stable argsort of keys in [0, buckets)."""
-    values = keys.numpy()
-    return _int32(np.argsort(buckets - 1 - values if descending else values, kind="stable"))
+    return _int32(np.argsort(keys.numpy(), kind="stable"))
 
 
 def pointers(keys: torch.Tensor, buckets: int) -> torch.Tensor:
@@ -90,48 +89,3 @@ def node_blocks(
         fits = int(np.searchsorted(work, work[start] + work_limit, side="right")) - 1
         cuts.append(min(max(fits, start + 1), start + block_nodes, nodes))
     return _int32(np.array(cuts))
-
-
-def edit_column(
-    values: torch.Tensor,
-    removed: torch.Tensor,
-    at: torch.Tensor,
-    added: torch.Tensor,
-    numbers: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """A column without some values (ascending positions), and with others before given ones."""
-    kept = np.delete(values.numpy(), removed.numpy())
-    if numbers is not None:
-        kept = numbers.numpy()[kept]
-    where = at.numpy() - np.searchsorted(removed.numpy(), at.numpy())
-    return _int32(np.insert(kept, where, added.numpy()))
-
-
-def renumber(count: int, removed: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
-    """The new number of each of `count` positions; of one that goes, that of what follows it."""
-    old = np.arange(count)
-    come = np.searchsorted(at.numpy(), old, side="right")
-    return _int32(old - np.searchsorted(removed.numpy(), old) + come)
-
-
-def bound(
-    major: torch.Tensor | None,
-    minor: torch.Tensor,
-    keys: tuple[torch.Tensor, torch.Tensor],
-    span: tuple[torch.Tensor, torch.Tensor],
-    above: bool,
-) -> torch.Tensor:
-    """For each key, the first position of its span that is not below it, or that is above it."""
-    low, high = (end.numpy().copy() for end in span)
-    while (low < high).any():
-        is_open = low < high
-        middle = (low + high) // 2
-        safe = np.where(is_open, middle, 0)
-        is_below = np.full(low.size, above)
-        for column, key in ((minor, keys[1]), (major, keys[0])):
-            if column is not None:
-                found = 2 * column.numpy()[safe].astype(np.int64)
-                is_below = (found < key.numpy()) | ((found == key.numpy()) & is_below)
-        low = np.where(is_open & is_below, middle + 1, low)
-        high = np.where(is_open & ~is_below, middle, high)
-    return torch.from_numpy(low)

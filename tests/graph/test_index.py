@@ -129,7 +129,6 @@ def check_against_plain_python(graph: HeteroGraph, relations: tuple[int, ...] | 
         "src": [s for _, _, s in chosen],
         "indptr": [sum(d < n for d, _, _ in chosen) for n in (*nodes, graph.num_nodes)],
         "in_degree": [degree[n] for n in nodes],
-        "degree_order": sorted(nodes, key=lambda n: -degree[n]),
         "csc_edge": csc,
         "csc_indptr": [sum(s < n for _, _, s in chosen) for n in (*nodes, graph.num_nodes)],
         "dst_pair_of_edge": [dst_number[d, t] for d, t, _ in chosen],
@@ -450,15 +449,6 @@ def test_lent_indexes_are_there_as_long_as_somebody_uses_them() -> None:
     held = whole.nbytes
     whole.retention.release()  # what was built again has shown that it is needed
     assert whole.nbytes == held
-
-
-def test_indexes_that_are_kept_are_not_lent() -> None:
-    index = GraphIndex.of(graph := random_graph(40_000, 3_000, 30))
-    index.retention.keep_all()
-    held = index.edge_id.nbytes
-    index.retention.release()
-    assert GraphIndex.of(graph).is_built("order")
-    assert index.nbytes > held
 
 
 def test_indexes_are_lent_while_others_build() -> None:

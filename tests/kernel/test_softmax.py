@@ -330,7 +330,7 @@ def test_only_sums_of_multiples_join_the_pass(reader):
 def test_passes_of_plans_on_gpus(layer, heads, plan, left):
     module = LAYERS[layer].make(AWKWARD["one relation"](), 8, heads)
     program = adapt(module).program
-    (found,) = (v.plan for v in variants_of(program, "cuda") if v.id == f"{plan}/t64-e1024")
+    (found,) = (v.plan for v in variants_of(program, "cuda") if v.id == f"{plan}/t64-p2048")
     assert sum(passes(launch, running_maximum) for launch in found.launches) == left
 
 

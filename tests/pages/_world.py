@@ -7,11 +7,11 @@ from tests.profiling._made_up import MACHINE, measured
 from tests.service._serving import make_service, tiny_graph
 
 import hetune
-from hetune.costmodel.evaluate.card import card_of, write_card
 from hetune.costmodel.evaluate.metrics import Chooser
+from hetune.costmodel.evaluate.model_card import card_of, write_card
 from hetune.costmodel.evaluate.report import MODEL, evaluate
-from hetune.costmodel.shelf.best import packaged
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.registry.default_model import packaged
+from hetune.costmodel.registry.model_registry import ModelRegistry
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import TrainTask
 from hetune.profiling.training.train import cards_folder
@@ -48,22 +48,26 @@ def hostile_graph() -> hetune.HeteroGraph:
     )
 
 
-def on_shelf(folder: Path) -> str:
-    """Puts the package's cost model on a service's shelf, with a card; gives its id."""
-    model, found, shelf = packaged(), problems(graph_families=2), Shelf(folder / "shelf")
+def register_model(folder: Path) -> str:
+    """Puts the package's cost model on a service's registry, with a card; gives its id."""
+    model, found, registry = (
+        packaged(),
+        problems(graph_families=2),
+        ModelRegistry(folder / "registry"),
+    )
     assert model is not None
     best: dict[str, Chooser] = {MODEL: lambda problem: problem.best.variant}
     report = evaluate(found, best, {"split": HOSTILE})
-    key = shelf.add(model)
-    write_card(card_of(model, found, report), cards_folder(shelf, key))
-    (cards_folder(shelf, key) / "report.json").write_text(report.as_json(), encoding="utf-8")
+    key = registry.add(model)
+    write_card(card_of(model, found, report), cards_folder(registry, key))
+    (cards_folder(registry, key) / "report.json").write_text(report.as_json(), encoding="utf-8")
     return key
 
 
 def world(folder: Path) -> tuple[Service, dict[str, str]]:
     """A service, and its pages by name."""
     folder.mkdir(parents=True, exist_ok=True)
-    cost_model = on_shelf(folder)
+    cost_model = register_model(folder)
     service = make_service(folder, limits=LIMITS)
     id = service.graphs.add(hostile_graph())
     done = service.jobs.submit(JobRequest(campaign=campaign(HOSTILE))).id

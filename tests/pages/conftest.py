@@ -22,9 +22,9 @@ def pages(made):
 
 
 @pytest.fixture(scope="session")
-def shelf(made):
-    """A shelf with a candidate, to be copied."""
-    return made[0].folder.root / "shelf"
+def registry(made):
+    """A model registry with a candidate, to be copied."""
+    return made[0].folder.root / "registry"
 
 
 @pytest.fixture(scope="session")

@@ -177,9 +177,9 @@ def test_the_playground(opened, url, script):
 
 
 @pytest.fixture
-def mine(tmp_path, shelf, served):
-    """A service of the test's own, with a candidate on its shelf, and where it is."""
-    shutil.copytree(shelf, tmp_path / "shelf")
+def mine(tmp_path, registry, served):
+    """A service of the test's own, with a candidate in its model registry, and where it is."""
+    shutil.copytree(registry, tmp_path / "registry")
     service = make_service(tmp_path, limits=LIMITS)
     return service, served(application(service))
 

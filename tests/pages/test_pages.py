@@ -313,9 +313,9 @@ def test_results_of_a_job(http, pages):
     assert "4 of 4" not in text  # variants, of which there are more than problems
 
 
-def test_only_cost_models_that_are_here_are_linked(tmp_path, shelf, pages):
-    """A GPU's are on a shelf of their own, and others may be with other services."""
-    shutil.copytree(shelf, tmp_path / "shelf")
+def test_only_cost_models_that_are_here_are_linked(tmp_path, registry, pages):
+    """A GPU's are in a model registry of their own, and others may be with other services."""
+    shutil.copytree(registry, tmp_path / "registry")
     here, elsewhere = pages["cost model"].rpartition("/")[2], "0" * 16
     service = make_service(tmp_path)
     ids = []
@@ -337,8 +337,8 @@ def test_only_cost_models_that_are_here_are_linked(tmp_path, shelf, pages):
 # Cost models.
 
 
-def test_promoting_and_rolling_back(tmp_path, shelf, pages):
-    shutil.copytree(shelf, tmp_path / "shelf")
+def test_promoting_and_rolling_back(tmp_path, registry, pages):
+    shutil.copytree(registry, tmp_path / "registry")
     id = pages["cost model"].rpartition("/")[2]
     with (
         serving(application(make_service(tmp_path))) as url,

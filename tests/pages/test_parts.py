@@ -5,7 +5,7 @@ import torch
 from tests.service._serving import tiny_graph
 
 import hetune
-from hetune.costmodel.evaluate.tables import Table
+from hetune.costmodel.evaluate.tables import TextTable
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.pages import figures
 from hetune.service.pages.cards import Cells, Fact, Heading, Paragraph, Picture, parts_of
@@ -121,7 +121,7 @@ def test_lines_that_are_no_graph(text, kind, says):
 
 
 def test_a_card_is_read_as_it_is_written():
-    table = Table("T", ("name", "n"), (("a", "1"), ("all", "2")), frozenset({"all"}))
+    table = TextTable("T", ("name", "n"), (("a", "1"), ("all", "2")), frozenset({"all"}))
     head = "# title\n\n- made: to\\_day \\<b\\>\n\n## T\n\n"
     assert parts_of(f"{head}{table.as_markdown()}\nText.\n![p](r.png)\n") == (
         Fact("made", "to_day <b>"),

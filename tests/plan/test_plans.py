@@ -18,7 +18,7 @@ from hetune.variants.kernel.nodes import Launch
 from hetune.variants.kernel.text import show, show_kernel
 from hetune.variants.passes.pipeline import clean
 from hetune.variants.plan.lower import lower
-from hetune.variants.plan.nodes import Plan, View
+from hetune.variants.plan.nodes import BufferView, Plan
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.interpret import interpret
 from hetune.variants.program.text import parse
@@ -206,7 +206,7 @@ def test_a_reshape_that_edges_read_is_a_view():
           return out
         """
     )
-    assert plan.views == (View("r_as_4", "r"),)
+    assert plan.views == (BufferView("r_as_4", "r"),)
     assert {buffer.name for buffer in plan.temporaries} == {"r", "out"}
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.kernel.device import DEVICES
-from hetune.variants.plan.choices import Form
+from hetune.variants.plan.choices import LoweringForm
 from hetune.variants.plan.sides import default_variant, run_on, side_of
-from hetune.variants.plan.variants import BY_EDGES, variants_of
+from hetune.variants.plan.variants import DEFAULT_SCHEDULES, variants_of
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.table import CandidateTable
@@ -102,7 +102,7 @@ def test_a_table_has_what_runs_once_and_knows_where():
     for asked, found in zip(variants, runs, strict=True):
         assert table.variants[table.place_of[asked.id]] is found
     hybrid = [v for v in table.variants if v.choices.plan.program.is_hybrid]
-    assert all(v.choices.plan.form is Form.SEPARATE_PRODUCTS for v in hybrid)
+    assert all(v.choices.plan.form is LoweringForm.SEPARATE_PRODUCTS for v in hybrid)
     graph = typed_graph((5, 200), ONE_SIDED["dst"])
     assert len(table.columns(Domain(graph))) == len(table.launches)
 
@@ -112,7 +112,9 @@ def test_a_table_has_what_runs_once_and_knows_where():
 def test_the_default_variant_of_a_table_is_one_that_runs(layer, side):
     """Also where the default schedule is missing, and a hybrid plan in another one is it."""
     variants = tuple(
-        v for v in variants_of(PROGRAMS[layer], "cuda") if v.choices.schedule != BY_EDGES
+        v
+        for v in variants_of(PROGRAMS[layer], "cuda")
+        if v.choices.schedule != DEFAULT_SCHEDULES["cuda"]
     )
     hybrid = default_variant(variants, side)
     assert hybrid.id.startswith("hybrid")

@@ -11,13 +11,13 @@ import time
 from hetune.profiling.workers.train_main import main
 
 
-def do(store, machine, shelf):
+def do(store, machine, registry):
     print("what libraries print is no answer")
     if machine == "hang":
         os.write(2, b"hangs\n")
         time.sleep(600)
     is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-    return f"{shelf.device}, nice {os.nice(0)}, limited {is_limited}"
+    return f"{registry.device}, nice {os.nice(0)}, limited {is_limited}"
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from hetune.costmodel.calibration import ROOFLINE
 from hetune.costmodel.fingerprint import this_machine
+from hetune.costmodel.registry.calibration import ROOFLINE
 from hetune.profiling.calibrate import calibration, observations, probes
 from hetune.profiling.calibrate.caches import DEFAULT, Caches, detect
 from hetune.profiling.calibrate.correction import Observed, correct, error, predictions

@@ -12,9 +12,9 @@ import pytest
 import torch
 from tests.costmodel._synthetic_gpu import problems, small_model
 
-from hetune.costmodel.calibration import ROOFLINE, Calibration, load_calibration
-from hetune.costmodel.selector import Selector
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.registry.calibration import ROOFLINE, Calibration, load_calibration
+from hetune.costmodel.registry.model_registry import ModelRegistry
+from hetune.costmodel.selection.selector import Selector
 from hetune.profiling.calibrate import calibration, gpu_probes, observations
 from hetune.profiling.calibrate.correction import Observed
 from hetune.profiling.calibrate.gpu_rates import GpuProperties, ProbeSizes, gpu_of, measure_gpu
@@ -225,5 +225,5 @@ def test_a_gpu_s_calibration_has_a_place_of_its_own(gpu, tmp_path):
 
 def test_selectors_take_a_gpu_s_rates(gpu):
     calibration.calibrate(device="cuda").calibration.save()
-    assert Selector.adapted(None, Shelf(device="cuda")).machine == MEASURED
+    assert Selector.adapted(None, ModelRegistry(device="cuda")).machine == MEASURED
     assert Selector.adapted(None).machine != MEASURED

@@ -51,7 +51,11 @@ class Fake:
         self.meanwhile()
         return [
             measurement(
-                unit=unit.key, variant=unit.variant, plan=unit.plan, campaign=stamp.campaign
+                unit=unit.key,
+                variant=unit.variant,
+                plan=unit.plan,
+                campaign=stamp.campaign,
+                machine=stamp.machine,
             )
             for unit in members
         ]

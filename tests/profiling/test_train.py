@@ -7,14 +7,14 @@ from tests.costmodel.test_ties import DEFAULT, with_default
 from hetune.costmodel.evaluate.report import MODEL
 from hetune.costmodel.model import cost_model
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.registry.model_registry import ModelRegistry
 from hetune.profiling.training import train
 from hetune.variants.errors import InputError
 
 
 @pytest.mark.parametrize("tie", [1.12, 1e9])
 def test_a_report_is_of_choices_under_the_model_s_tie(monkeypatch, tie):
-    monkeypatch.setattr(train, "with_asking", lambda report, *_: report)
+    monkeypatch.setattr(train, "with_prediction_times", lambda report, *_: report)
     wanted, _ = with_default(problems(graph_families=8), tie)
     monkeypatch.setattr(cost_model, "tie_of", lambda regrets, device: tie)
     model = CostModel.fit(wanted, MACHINE, FINGERPRINT, target="roofline-ratio", folds=2)
@@ -32,11 +32,11 @@ def test_lists_and_the_card_show_one_regret(tmp_path):
     model = CostModel.fit(wanted, MACHINE, FINGERPRINT, target="roofline-ratio", folds=2)
     report = train.judge(model, data, folds=3)
     assert report.about["measurements"] == "half of it was unsteady"
-    shelf = Shelf(tmp_path)
-    key, card = train.keep(model, data, report, shelf)
-    [entry] = shelf.entries()
+    registry = ModelRegistry(tmp_path)
+    key, card = train.keep(model, data, report, registry)
+    [entry] = registry.entries()
     listed = entry.manifest.metrics[entry.manifest.target]["regret"]
-    assert listed == report.score().regret == train.report_of(shelf, key).score().regret
+    assert listed == report.score().regret == train.report_of(registry, key).score().regret
     assert f"{listed:.3f}" in card.read_text(encoding="utf-8")
 
 

@@ -11,8 +11,8 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.sides import run_on
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.choice import choose
+from hetune.variants.runtime.cost_estimates import RooflineEstimator
 from hetune.variants.runtime.domain import Domain, split_relations
-from hetune.variants.runtime.pricing import RooflinePricer
 from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
 from hetune.variants.runtime.table import CandidateTable
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
@@ -30,7 +30,7 @@ def fan_in(edges: int) -> HeteroGraph:
 
 
 def plan_of(graph: HeteroGraph) -> str:
-    return choose(VARIANTS, graph, RooflinePricer()).id.partition("/")[0].partition("+")[0]
+    return choose(VARIANTS, graph, RooflineEstimator()).id.partition("/")[0].partition("+")[0]
 
 
 def test_the_side_with_fewer_pairs_is_transformed():
@@ -41,7 +41,7 @@ def test_the_side_with_fewer_pairs_is_transformed():
 @pytest.mark.parametrize("name", AWKWARD)
 def test_every_graph_has_a_choice(name):
     graph = AWKWARD[name]()
-    choice = choose(VARIANTS, graph, RooflinePricer())
+    choice = choose(VARIANTS, graph, RooflineEstimator())
     assert {c.id for c in choice.candidates} == {v.id for v in run_on(VARIANTS, Domain(graph).side)}
     assert choice.chosen.seconds == min(c.seconds for c in choice.candidates)
 

@@ -13,10 +13,10 @@ from hetune.variants.frontend.layers import hgt_program, rgcn_program
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.calls import Calls, Policy
 from hetune.variants.runtime.choice import choose, chosen, is_replayed
+from hetune.variants.runtime.cost_estimates import CostEstimates, RooflineEstimator
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_roofline import GpuModel
 from hetune.variants.runtime.memory import copied_bytes
-from hetune.variants.runtime.pricing import Prices, RooflinePricer
 from hetune.variants.testing.graphs import typed_graph
 
 VARIANTS = variants_of(rgcn_program(8, 8), "cuda")[:3]
@@ -25,16 +25,16 @@ FIRST, SECOND, _ = VARIANTS
 
 @dataclass(frozen=True)
 class Told:
-    """A pricer that says what the test tells it to."""
+    """A estimator that says what the test tells it to."""
 
     seconds: tuple[float, ...]
     replays: tuple[float, ...]
-    asking_seconds: float = 0.0
+    estimating_seconds: float = 0.0
 
-    def price(self, table, domain, threads):
+    def estimate(self, table, domain, threads):
         count = len(table.variants)
         nothing = np.zeros(len(table.launches)), np.zeros(count)
-        return Prices(
+        return CostEstimates(
             np.array(self.seconds[:count]), *nothing, "the test", np.array(self.replays[:count])
         )
 
@@ -100,13 +100,15 @@ def test_variants_that_are_tried_are_asked_about_when_they_repeat(graph):
 
 
 def test_early_runs_are_not_asked_about(graph):
-    slow = dataclasses.replace(TOLD, asking_seconds=1e9)
+    slow = dataclasses.replace(TOLD, estimating_seconds=1e9)
     found, _ = Calls().next(VARIANTS, graph, Policy(slow), lambda variant: variant)
     assert found.cuda_graph is False
 
 
 def test_nothing_is_replayed_on_a_cpu(graph):
-    found = choose(variants_of(rgcn_program(8, 8), "cpu"), graph, RooflinePricer(), cuda_graph=True)
+    found = choose(
+        variants_of(rgcn_program(8, 8), "cpu"), graph, RooflineEstimator(), cuda_graph=True
+    )
     assert not found.cuda_graph
     assert found.chosen.replay_seconds is None
     assert "CUDA" not in str(found)
@@ -119,9 +121,9 @@ def test_a_card_replays_small_graphs_and_starts_large_ones():
         typed_graph((nodes, nodes), [(0, 1, 4 * nodes), (1, 0, 4 * nodes)])
         for nodes in (100, 200_000)
     )
-    assert choose(variants, small, RooflinePricer()).cuda_graph
-    assert not choose(variants, large, RooflinePricer()).cuda_graph
-    slow = RooflinePricer(gpu=GpuModel(launch_seconds=1e-3))
+    assert choose(variants, small, RooflineEstimator()).cuda_graph
+    assert not choose(variants, large, RooflineEstimator()).cuda_graph
+    slow = RooflineEstimator(gpu=GpuModel(launch_seconds=1e-3))
     assert choose(variants, large, slow).cuda_graph
-    same = RooflinePricer(gpu=GpuModel(node_seconds=GpuModel().launch_seconds))
+    same = RooflineEstimator(gpu=GpuModel(node_seconds=GpuModel().launch_seconds))
     assert not choose(variants, small, same).cuda_graph

@@ -11,8 +11,8 @@ from hetune.variants.errors import GraphError, InputError
 from hetune.variants.graph.convert.edge_index_dict import to_edge_index_dict
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.cost_estimates import RooflineEstimator
 from hetune.variants.runtime.executable import Executable
-from hetune.variants.runtime.pricing import RooflinePricer
 from hetune.variants.testing.conformance import TOLERANCE, relative_error
 from hetune.variants.testing.graphs import typed_graph
 from hetune.variants.testing.layers import randomized
@@ -130,12 +130,12 @@ def test_the_model_is_not_asked_for_every_graph(rgcn, x, monkeypatch):
     monkeypatch.setattr(TorchBackend, "is_ready", lambda *of: False)
     asked = []
 
-    class Asked(RooflinePricer):
-        def price(self, *given):
+    class Asked(RooflineEstimator):
+        def estimate(self, *given):
             asked.append(given)
-            return super().price(*given)
+            return super().estimate(*given)
 
-    layer = compile_layer(rgcn, backend="torch", pricer=Asked(asking_seconds=3600.0))
+    layer = compile_layer(rgcn, backend="torch", estimator=Asked(estimating_seconds=3600.0))
     for _ in range(3):
         layer(x, typed_graph((30, 20), [(0, 1, 60), (1, 0, 50), (0, 0, 40)]))
     assert len(asked) == 1

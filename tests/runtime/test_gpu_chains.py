@@ -1,6 +1,5 @@
 """How many steps the slowest program of a kernel takes, and what that adds to a prediction."""
 
-import numpy as np
 import pytest
 import torch
 from tests.backends.launches import PAIRS, WALK
@@ -8,6 +7,7 @@ from tests.backends.launches import PAIRS, WALK
 from hetune.variants.frontend.layers import rgat_program, rgcn_program
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.passes.phases import phased
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.nodes import Space
 from hetune.variants.runtime.domain import Domain
@@ -34,27 +34,25 @@ def star(edges: int):
 @pytest.mark.parametrize(
     ("text", "schedule", "expected"),
     [
-        # Other nodes have fewer than 512 edges, four of which a program takes at once.
+        # Parts of 64 edges, four of which a program takes at once; and partial rows.
         (
             SUM,
             GpuSchedule(),
             [
-                Chain(EDGE, NODE, "", 4, 4 * 4 * 64, most=512),
-                Chain(EDGE, NODE, "", 64, 64 * 64, least=512),
+                Chain(EDGE, NODE, "", 4, 2048, most=64),
+                Chain(EDGE, NODE, "", 4, 2048, least=65, most=64),
             ],
         ),
-        (SUM, GpuSchedule(hub_edges=0), [Chain(EDGE, NODE, "", 4, 4 * 4 * 64)]),
-        (SUM, GpuSchedule(balance="edge"), [Chain(EDGE, NODE, "", 64 * 64, 64 * 64)]),
         (
             PRODUCT,
-            GpuSchedule(tile_rows=128),
-            [Chain(EDGE, PAIR, "", 1, 64 * 64, most=1024, passes=2)],
+            GpuSchedule(tile_rows=128, edges=8),
+            [Chain(EDGE, PAIR, "", 8, 64 * 8 * 64, most=64, passes=2)],
         ),
     ],
-    ids=["walk", "no hubs", "by edges", "product"],
+    ids=["walk", "product"],
 )
 def test_the_chains_of_a_kernel(text, schedule, expected):
-    launch = parse(text)
+    launch = phased(parse(text))
     assert list(chains_of(launch.kernels, launch, schedule)) == expected
 
 
@@ -79,21 +77,16 @@ def test_an_empty_graph_has_no_steps():
 
 
 @pytest.mark.parametrize("program", [rgcn_program(32, 32), rgat_program(16, 16)], ids=str)
-def test_hubs_cost_schedules_by_nodes_more_than_those_by_edges(program):
-    """On graphs with as many edges; where there is no hub, chains hardly matter."""
+def test_hubs_hardly_matter(program):
+    """On graphs with as many edges."""
     variants = variants_of(program, "cuda")
     table, gpu = CandidateTable.of(variants), GpuModel()
-    chain = NAMES.index("chain")
 
-    def seconds(graph) -> tuple[dict[str, float], np.ndarray]:
+    def seconds(graph) -> dict[str, float]:
         columns = table.columns(Domain(graph))  # the caller holds the graph
         found = table.totals(gpu_roofline_seconds(columns, gpu))
-        return {v.id: float(s) for v, s in zip(variants, found, strict=True)}, columns
+        return {v.id: float(s) for v, s in zip(variants, found, strict=True)}
 
-    even, _ = seconds(typed_graph((40_000,), [(0, 0, 40_000), (0, 0, 40_000)]))
-    hub, columns = seconds(star(40_000))
-    assert columns[:, chain].max() > 500
-    plan = "src" if "src/t64-e1024" in hub else "src+weights-first"
-    assert hub[f"{plan}/t64-e1024"] > 1.5 * even[f"{plan}/t64-e1024"]
-    assert hub[f"{plan}/t64-c4096"] < 1.1 * even[f"{plan}/t64-c4096"]
-    assert min(hub, key=hub.__getitem__).endswith("c4096")
+    even = seconds(typed_graph((40_000,), [(0, 0, 40_000), (0, 0, 40_000)]))
+    hub = seconds(star(40_000))
+    assert min(hub.values()) < 2 * min(even.values())

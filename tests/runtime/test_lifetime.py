@@ -14,8 +14,8 @@ import torch
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.cost_estimates import RooflineEstimator
 from hetune.variants.runtime.executable import Executable
-from hetune.variants.runtime.pricing import RooflinePricer
 from hetune.variants.runtime.workspace import ResultMemory
 from hetune.variants.testing.graphs import typed_graph
 
@@ -171,7 +171,7 @@ def test_indexes_stay_as_long_as_layers_take_turns_to_index(rgcn):
 
 def test_indexes_stay_where_a_choice_is_to_come(rgcn):
     graph, x = large_graph(), torch.randn(5000, 8)
-    layer = compile_layer(rgcn, pricer=RooflinePricer(asking_seconds=3600.0))
+    layer = compile_layer(rgcn, estimator=RooflineEstimator(estimating_seconds=3600.0))
     layer(x, large_graph())  # its kernels are there now, so that the question is put off
     layer(x, graph)
     indexed = held(graph)

@@ -15,7 +15,7 @@ from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Buffer, Launch
 from hetune.variants.plan.alternatives import alternatives
 from hetune.variants.plan.lower import lower
-from hetune.variants.plan.nodes import Plan, View
+from hetune.variants.plan.nodes import BufferView, Plan
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.nodes import Program, Space, Type
 from hetune.variants.runtime.compiled import compile as compile_layer
@@ -25,7 +25,7 @@ from hetune.variants.runtime.memory import lay_out, layout_of
 from hetune.variants.runtime.plan_inputs import weights_of
 from hetune.variants.runtime.workspace import Workspace
 from hetune.variants.testing.conformance import features
-from hetune.variants.testing.graphs import AWKWARD
+from hetune.variants.testing.graphs import AWKWARD, typed_graph
 from hetune.variants.testing.layers import LAYERS, randomized
 from hetune.variants.testing.programs import PROGRAMS, random_parameters
 
@@ -74,7 +74,7 @@ def plans(draw: st.DrawFn) -> Plan:
     launches = tuple(Launch((), tuple(step)) for step in steps)
     temporaries = tuple(b for b in buffers if b.name in used)
     program = Program("p", (), (), ("b0",))
-    return Plan(program, (), (), launches, launches, temporaries, "b0", (View("view", "b0"),))
+    return Plan(program, (), (), launches, launches, temporaries, "b0", (BufferView("view", "b0"),))
 
 
 @given(plan=plans(), nodes=st.sampled_from((0, 1, 3, 100)))
@@ -118,14 +118,15 @@ def test_the_peak_is_what_a_run_allocates(name):
 
 
 def test_what_counts_is_the_schedule_that_a_backend_was_given():
-    graph = AWKWARD["isolated nodes"]()
+    graph = typed_graph((20, 8), [(0, 0, 90), (1, 1, 2)])
     module = randomized(LAYERS["rgat-across"].make(graph, 8, 2)).eval()
     x, domain = features(module, graph), Domain(graph, torch.device("cpu"))
-    apart = GpuSchedule(balance="edge", hub_elements=16)
+    apart = GpuSchedule(part_edges=2)
     layer = compile_layer(module, backend=TritonBackend(schedule=apart))
     found = {each.id: each.peak_bytes for each in layer.explain(x, graph).candidates}
-    for variant in variants_of(layer._adapter.program, "cuda"):
-        schedules = (apart,) * len(variant.plan.launches)
-        assert found[variant.id] == layout_of(variant.plan, schedules, domain).peak_bytes
+    variants = {variant.id: variant for variant in variants_of(layer._adapter.program, "cuda")}
+    for name, peak in found.items():
+        plan = variants[name].plan
+        assert peak == layout_of(plan, (apart,) * len(plan.launches), domain).peak_bytes
     own = compile_layer(module, backend="triton").explain(x, graph).candidates
     assert found != {each.id: each.peak_bytes for each in own}

@@ -18,7 +18,7 @@ import hetune
 from hetune.variants.errors import CompileError, InputError, MemoryLimitError
 from hetune.variants.runtime import replay as module
 from hetune.variants.runtime.compiled import compile as compile_layer
-from hetune.variants.runtime.pricing import Prices
+from hetune.variants.runtime.cost_estimates import CostEstimates
 from hetune.variants.runtime.replay import CudaRecorder
 from hetune.variants.testing.layers import LAYERS, randomized
 
@@ -73,15 +73,15 @@ class Event:
 
 @dataclass(frozen=True)
 class Told:
-    """A pricer for which a run takes a second, and a replay as long as it is told."""
+    """A estimator for which a run takes a second, and a replay as long as it is told."""
 
     replay_seconds: float
-    asking_seconds: float = 0.0
+    estimating_seconds: float = 0.0
 
-    def price(self, table, domain, threads):
+    def estimate(self, table, domain, threads):
         ones = np.ones(len(table.variants))
         launches = np.zeros(len(table.launches))
-        return Prices(ones, launches, 0 * ones, "the test", self.replay_seconds * ones)
+        return CostEstimates(ones, launches, 0 * ones, "the test", self.replay_seconds * ones)
 
 
 @pytest.fixture
@@ -92,8 +92,10 @@ def made(graph):
         layer = randomized(LAYERS["rgcn-mean"].make(graph, 8, 1)).eval()
         if wanted is None:  # what hetune chooses between, there is on a GPU alone
             pytest.importorskip("triton", minversion="3.7.1")
-            pricer = Told(replay_seconds)
-            recorded = compile_layer(layer, backend="triton", pricer=pricer, expected_runs=100)
+            estimator = Told(replay_seconds)
+            recorded = compile_layer(
+                layer, backend="triton", estimator=estimator, expected_runs=100
+            )
         else:
             recorded = compile_layer(layer, backend="torch", cuda_graph=wanted)
         recorded._runs.recorder = FakeRecorder(**fake)
@@ -217,7 +219,7 @@ def test_recordings_keep_to_the_limit_of_a_call(made, graph, x):
 
 def test_left_to_hetune_recordings_over_the_limit_of_a_call_are_not_made(made, graph, x):
     layer, recorder, _ = made(wanted=None)
-    variant = "vanilla/t64-e1024"
+    variant = "vanilla/t64-p2048"
     peak = peak_bytes(layer, x, graph, variant)
     for _ in range(4):
         layer(x, graph, variant=variant, memory_limit=peak)
@@ -238,7 +240,7 @@ def test_by_default_nothing_is_recorded(made, graph, x):
 
 
 @pytest.mark.parametrize(("replay", "recorded"), [(1.5, 0), (0.5, 1)])
-@pytest.mark.parametrize("variant", ["vanilla/t64-e1024", None])
+@pytest.mark.parametrize("variant", ["vanilla/t64-p2048", None])
 def test_left_to_hetune_what_pays_is_recorded(variant, replay, recorded, made, graph, x):
     layer, recorder, _ = made(wanted=None, replay_seconds=replay)
     for _ in range(5):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hetune.costmodel.selector import Selector
+from hetune.costmodel.selection.selector import Selector
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.graph.cuts import block_count
 from hetune.variants.graph.index import GraphIndex
@@ -15,9 +15,9 @@ from hetune.variants.kernel.passes.softmax_forms import expanded, three_passes
 from hetune.variants.kernel.passes.work import work
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.nodes import Space
+from hetune.variants.runtime.cost_estimates import RooflineEstimator
 from hetune.variants.runtime.domain import Domain, split_relations
 from hetune.variants.runtime.launch_columns import COLUMNS
-from hetune.variants.runtime.pricing import RooflinePricer
 from hetune.variants.runtime.table import PREPARATION, CandidateTable
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
 
@@ -60,15 +60,17 @@ def test_which_rows_have_anything_to_do(table, make):
     assert table.runs(domain).tolist() == [domain.runs(launch) for launch, _ in table.launches]
 
 
-@pytest.mark.parametrize("pricer", [RooflinePricer(), Selector()], ids=["roofline", "selector"])
-def test_what_has_nothing_to_do_costs_nothing(table, pricer):
+@pytest.mark.parametrize(
+    "estimator", [RooflineEstimator(), Selector()], ids=["roofline", "selector"]
+)
+def test_what_has_nothing_to_do_costs_nothing(table, estimator):
     graph = typed_graph((30, 30), [(0, 0, 90)])  # one relation, so one side is empty
     domain = Domain(graph)
     runs = table.runs(domain)
-    prices = pricer.price(table, domain, 2)
+    estimates = estimator.estimate(table, domain, 2)
     assert not runs.all()
-    assert (prices.launches[runs] > 0).all()
-    assert (prices.launches[~runs] == 0).all()
+    assert (estimates.launches[runs] > 0).all()
+    assert (estimates.launches[~runs] == 0).all()
 
 
 @pytest.mark.parametrize("make", [*AWKWARD.values(), lambda: MIXED], ids=[*AWKWARD, "mixed"])

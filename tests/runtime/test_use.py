@@ -18,9 +18,9 @@ from hetune.variants.plan.sides import default_variant
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.calls import PATIENCE, Calls, Policy, about_seconds
 from hetune.variants.runtime.choice import choose, chosen, contenders
+from hetune.variants.runtime.cost_estimates import CostEstimates
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.layer_use import LayerUse
-from hetune.variants.runtime.pricing import Prices
 from hetune.variants.testing.graphs import typed_graph
 
 VARIANTS = variants_of(rgcn_program(8, 8), "cpu")
@@ -28,21 +28,21 @@ VARIANTS = variants_of(rgcn_program(8, 8), "cpu")
 
 @dataclass(frozen=True)
 class Told:
-    """A pricer that says what the test tells it to."""
+    """A estimator that says what the test tells it to."""
 
     seconds: tuple[float, ...]
     prepare: tuple[float, ...] = ()
     factor: float = 1.0
-    asking_seconds: float = 0.0
+    estimating_seconds: float = 0.0
     tie: float = 1.0
 
-    def price(self, table, domain, threads):
+    def estimate(self, table, domain, threads):
         count = len(table.variants)
         seconds = np.array([*self.seconds, *[99.0] * (count - len(self.seconds))])
         prepare = np.array([*self.prepare, *[0.0] * (count - len(self.prepare))])
         launches = np.zeros(len(table.launches))
         default, tie = table.default, self.tie
-        return Prices(seconds, launches, prepare, "the test", default=default, tie=tie)
+        return CostEstimates(seconds, launches, prepare, "the test", default=default, tie=tie)
 
     def spread(self, table, domain, threads):
         return np.full(len(table.variants), self.factor)
@@ -94,7 +94,7 @@ def test_expected_runs_can_be_told(graph):
 
 def test_the_question_is_put_off_until_runs_have_taken_as_long(graph):
     first = default_variant(VARIANTS, side=Domain(graph).side)
-    told = Told((1.0,), asking_seconds=10.5 * about_seconds(first, graph) / PATIENCE)
+    told = Told((1.0,), estimating_seconds=10.5 * about_seconds(first, graph) / PATIENCE)
     use = Calls()
     assert set(ids(10, use, graph, Policy(told))) == {first.id}
     assert not use.asked
@@ -108,12 +108,12 @@ def test_the_question_is_put_off_until_runs_have_taken_as_long(graph):
     ids=["runs are told", "memory is limited", "variants are tried"],
 )
 def test_the_question_is_asked_at_once_where_its_answer_is_needed(policy, graph):
-    told = Told((1.0,), asking_seconds=1e9)
+    told = Told((1.0,), estimating_seconds=1e9)
     assert ids(1, Calls(), graph, Policy(told, **policy)) == [VARIANTS[0].id]
 
 
 def test_nothing_is_compiled_to_put_off_the_question(graph):
-    policy = Policy(Told((1.0,), asking_seconds=1e9))
+    policy = Policy(Told((1.0,), estimating_seconds=1e9))
     assert Calls().next(VARIANTS, graph, policy, lambda variant: None)[0].variant is VARIANTS[0]
 
 
@@ -168,7 +168,7 @@ def test_which_side_a_graph_has_alone(edges, side):
     """Edges from 3 nodes to 50 have fewer pairs at their sources."""
     graph = typed_graph((3, 50), edges)
     assert Domain(graph).side == side
-    told = Told((1.0,), asking_seconds=1e9)
+    told = Told((1.0,), estimating_seconds=1e9)
     found = ids(1, Calls(), graph, Policy(told))
     assert found == [default_variant(VARIANTS, side=side).id]
 
@@ -314,11 +314,11 @@ def test_a_call_waits_for_the_first_question_of_another_thread(graph):
     class Interrupted(Told):
         """While it predicts, another thread calls, and has long enough to fail."""
 
-        def price(self, table, domain, threads):
+        def estimate(self, table, domain, threads):
             if not others:
                 others.append(pool.submit(ids, 1, use, graph, policy))
                 wait(others, timeout=0.1)
-            return super().price(table, domain, threads)
+            return super().estimate(table, domain, threads)
 
     others = []
     policy = Policy(Interrupted((1.0,)), explore=True)
@@ -345,7 +345,7 @@ def test_a_choice_tells_its_launches_and_candidates(graph):
 def test_what_calls_run_is_foreseen(before, policy, graph):
     first = default_variant(VARIANTS, side=Domain(graph).side)
     asking = 4.5 * about_seconds(first, graph) / PATIENCE
-    told = Told((4.0, 3.0, 2.0, 1.0), (0.0, 1.5, 11.0, 40.0), factor=1.6, asking_seconds=asking)
+    told = Told((4.0, 3.0, 2.0, 1.0), (0.0, 1.5, 11.0, 40.0), factor=1.6, estimating_seconds=asking)
     use, policy = Calls(), Policy(told, **policy)
     ids(before, use, graph, policy)
     count = use.count

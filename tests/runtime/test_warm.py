@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hetune import nn
-from hetune.costmodel.selector import Selector
+from hetune.costmodel.selection.selector import Selector
 from hetune.variants.errors import CompileError, VariantError
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.registry import Registry, Toolchain, override_default_registry
@@ -39,7 +39,7 @@ def no_compiler(monkeypatch):
 @pytest.mark.parametrize("options", [{}, {"expected_runs": 5}, {"explore": True}], ids=str)
 def test_no_call_compiles_loads_or_indexes_anything(options, graph, x, registry, no_compiler):
     layer = randomized(nn.RGAT(8, 8, 3))
-    fast = compile_layer(layer, pricer=Selector(), **options)
+    fast = compile_layer(layer, estimator=Selector(), **options)
     said = []
     foreseen = fast.warm(graph, progress=lambda *given: said.append(given))
     no_compiler()

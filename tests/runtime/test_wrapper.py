@@ -16,11 +16,11 @@ from torch.nn.modules.module import (
 )
 
 import hetune
-from hetune.costmodel.selector import Selector
+from hetune.costmodel.selection.selector import Selector
 from hetune.variants.errors import VariantError
 from hetune.variants.runtime.compiled import CompiledLayer
 from hetune.variants.runtime.compiled import compile as compile_layer
-from hetune.variants.runtime.pricing import RooflinePricer
+from hetune.variants.runtime.cost_estimates import RooflineEstimator
 
 geometric = pytest.importorskip("torch_geometric.nn")
 pytestmark = [pytest.mark.usefixtures("no_grad"), pytest.mark.filterwarnings("error")]
@@ -122,9 +122,14 @@ def test_a_model_of_layers_is_saved_by_its_state_dict_or_its_modules(fast, x, ed
 
 
 def test_a_compiled_layer_is_compiled_anew_with_its_own_options(rgat, x, edges):
-    pricer = RooflinePricer()
+    estimator = RooflineEstimator()
     first = compile_layer(
-        rgat, backend="torch", memory_limit=10**9, expected_runs=3, explore=True, pricer=pricer
+        rgat,
+        backend="torch",
+        memory_limit=10**9,
+        expected_runs=3,
+        explore=True,
+        estimator=estimator,
     )
     again = compile_layer(first)
     assert again is not first
@@ -139,8 +144,8 @@ def test_a_compiled_layer_is_compiled_anew_with_its_own_options(rgat, x, edges):
 def test_so_is_one_of_the_package(rgat):
     mine, other = Selector(), Selector()
     first = hetune.compile(rgat, backend="torch", selector=mine)
-    assert hetune.compile(first)._policy.pricer is mine
-    assert hetune.compile(first, selector=other)._policy.pricer is other
+    assert hetune.compile(first)._policy.estimator is mine
+    assert hetune.compile(first, selector=other)._policy.estimator is other
 
 
 def test_compiled_anew_it_has_the_options_that_changed(fast, x, edges):

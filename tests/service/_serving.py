@@ -17,8 +17,8 @@ import torch
 
 import hetune
 from hetune import nn
-from hetune.costmodel.selector import Selector
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.registry.model_registry import ModelRegistry
+from hetune.costmodel.selection.selector import Selector
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.jobs.measurements import Measurements
 from hetune.service.core.models.engine import Engine
@@ -65,7 +65,7 @@ def make_service(
         selector=Selector(device=engine.target),
         backend=backend,
         store=folder / "measurements.db",
-        shelf=Shelf(folder / "shelf"),
+        registry=ModelRegistry(folder / "registry"),
         **options,
     )
     service.models.add("m", 1, *describe(tiny_layers()))

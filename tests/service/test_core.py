@@ -11,7 +11,7 @@ import torch
 
 import hetune
 from hetune import nn
-from hetune.costmodel.selector import Selector
+from hetune.costmodel.selection.selector import Selector
 from hetune.service.core.formats import message
 from hetune.service.core.formats.documents import parse
 from hetune.service.core.formats.limits import ServiceLimits

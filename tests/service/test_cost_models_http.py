@@ -1,4 +1,4 @@
-"""Cost models over HTTP: the shelf, cards that cannot do anything, and a gate that says why."""
+"""Cost models over HTTP: the registry, cards that cannot do anything, and a gate that says why."""
 
 import shutil
 
@@ -8,8 +8,8 @@ from tests.costmodel._synthetic import contrary_model, problems
 from tests.profiling._filled import fill
 from tests.profiling._made_up import MACHINE
 
-from hetune.costmodel.evaluate.card import PAGE
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.evaluate.model_card import PAGE
+from hetune.costmodel.registry.model_registry import ModelRegistry
 from hetune.profiling.store.store import Store
 from hetune.profiling.training.train import cards_folder, train
 from hetune.service.server.app import application
@@ -26,8 +26,8 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
     fill(folder / "measurements.db", problems(graph_families=4, graphs=5))
     with Store.open(folder / "measurements.db") as store:
-        shelf = Shelf(folder / "shelf")
-        return folder, train(store, MACHINE.digest, shelf, target="roofline-ratio", folds=2)
+        registry = ModelRegistry(folder / "registry")
+        return folder, train(store, MACHINE.digest, registry, target="roofline-ratio", folds=2)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def http(folder):
         yield client
 
 
-def test_the_shelf(http, key):
+def test_the_registry(http, key):
     found = http.get(MODELS).json()
     [model] = found["models"]
     assert (model["id"], model["aliases"]) == (key, ["candidate"])
@@ -89,14 +89,14 @@ def test_a_card_can_do_nothing(http, folder, key):
     )
     assert found.headers["x-content-type-options"] == "nosniff"
     assert found.text.startswith("<!doctype html>")
-    (cards_folder(Shelf(folder / "shelf"), key) / PAGE).unlink()
+    (cards_folder(ModelRegistry(folder / "registry"), key) / PAGE).unlink()
     is_problem(http.get(f"{MODELS}/candidate/card"), 404, "NotFoundError")
     assert http.get(f"{MODELS}/candidate").json()["has_card"] is False
 
 
 @pytest.mark.parametrize("name", ["candidate", "its id"])
 def test_a_damaged_model_is_not_one_that_is_not_there(http, folder, key, name):
-    path = folder / "shelf" / key / "manifest.json"
+    path = folder / "registry" / key / "manifest.json"
     path.write_text(path.read_text().replace('"created_at"', '"created_aT"'))
     name = key if name == "its id" else name
     assert http.get(MODELS).json()["candidate"] == key
@@ -106,7 +106,7 @@ def test_a_damaged_model_is_not_one_that_is_not_there(http, folder, key, name):
 
 def test_a_damaged_report_promotes_nothing(http, folder, key):
     """One bit of a number, and a model that loses would seem to win."""
-    path = cards_folder(Shelf(folder / "shelf"), key) / "report.json"
+    path = cards_folder(ModelRegistry(folder / "registry"), key) / "report.json"
     text = path.read_text()
     at = text.index('"seconds": ') + len('"seconds": ')
     path.write_text(text[:at] + chr(ord(text[at]) ^ 1) + text[at + 1 :])
@@ -137,7 +137,7 @@ def test_promoting_and_rolling_back(http, folder, key):
 def test_the_gate_gives_all_its_reasons(http, folder, key):
     fill(folder / "measurements.db", problems(graph_families=2, seed=5), prefix="new-")
     assert http.post(f"{MODELS}/{key}/promote").json()["champion"] == key
-    worse = Shelf(folder / "shelf").add(contrary_model())
+    worse = ModelRegistry(folder / "registry").add(contrary_model())
     answer = http.post(f"{MODELS}/{worse}/promote", params={"machine": MACHINE.digest})
     detail = is_problem(answer, 409, "PromotionError")
     assert "worse than that of always taking the best fixed variant" in detail
@@ -150,7 +150,7 @@ def test_a_refusal_says_what_was_left_out(http, folder, key, monkeypatch):
     fill(folder / "measurements.db", problems(graph_families=2, seed=5), prefix="new-")
     assert http.post(f"{MODELS}/{key}/promote").json()["champion"] == key
     fill(folder / "measurements.db", problems(graph_families=1), prefix="busy-", drift=0.9)
-    worse = Shelf(folder / "shelf").add(contrary_model())
+    worse = ModelRegistry(folder / "registry").add(contrary_model())
     answer = http.post(f"{MODELS}/{worse}/promote", params={"machine": MACHINE.digest})
     detail = is_problem(answer, 409, "PromotionError")
     assert "were measured while the machine was doing something else and do not count" in detail

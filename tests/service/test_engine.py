@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import hetune
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.registry.model_registry import ModelRegistry
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs.graphs import indexed_bytes
 from hetune.service.core.models.device import GpuDevice, HostDevice
@@ -305,9 +305,9 @@ def test_metrics_tell_the_device_and_its_memory(service, device):
 
 
 def test_who_chooses_is_the_champion_for_the_device(tmp_path):
-    shelf = Shelf(tmp_path / "shelf")
-    service = Service.open(tmp_path / "data", engine=Engine("triton"), shelf=shelf)
-    assert service.following.active.selector.device == "cuda"
+    registry = ModelRegistry(tmp_path / "registry")
+    service = Service.open(tmp_path / "data", engine=Engine("triton"), registry=registry)
+    assert service.follower.active.selector.device == "cuda"
     assert service.cost_models.list().models == ()
 
 

@@ -6,17 +6,17 @@ import pytest
 import torch
 from tests.costmodel._synthetic import small_model
 
-from hetune.costmodel.calibration import Calibration, load_calibration
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model import bundle
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.registry.calibration import Calibration, load_calibration
+from hetune.costmodel.registry.model_registry import ModelRegistry
 from hetune.service.core.keys.keys import FILE, Keys
 from hetune.service.core.keys.scopes import KeyScope
 from hetune.service.core.models.models import ModelStore
 from hetune.service.core.models.stack import describe
 from hetune.service.server.app import application
 from hetune.variants.errors import FolderError, ModelError
-from hetune.variants.registry.records import Manifest
+from hetune.variants.registry.records import KernelManifest
 from hetune.variants.runtime.roofline import MachineModel
 
 from ._logs import logged
@@ -83,11 +83,11 @@ def test_a_key_is_never_good_for_more_or_longer(tmp_path):
 
 
 def test_aliases_of_cost_models_never_name_another_one(tmp_path):
-    shelf = Shelf(tmp_path)
-    key = shelf.add(small_model())
-    for place in flipped(shelf.aliases_file, 1):
+    registry = ModelRegistry(tmp_path)
+    key = registry.add(small_model())
+    for place in flipped(registry.aliases_file, 1):
         try:
-            assert shelf.aliases().candidate == key, place
+            assert registry.aliases().candidate == key, place
         except ModelError:
             continue
 
@@ -112,13 +112,15 @@ def test_a_calibration_never_says_anything_else(tmp_path):
 
 
 def test_a_kernel_s_manifest_never_says_anything_else():
-    manifest = Manifest(1, "k" * 64, "name", "recipe", "0" * 64, 5, 1.5, "g++ (13)", "-O3", "zen5")
+    manifest = KernelManifest(
+        1, "k" * 64, "name", "recipe", "0" * 64, 5, 1.5, "g++ (13)", "-O3", "zen5"
+    )
     text = manifest.to_json().encode()
     for place in range(len(text)):
         changed = bytearray(text)
         changed[place] ^= 1 << place % 8
         try:
-            assert Manifest.from_json(changed.decode("utf-8")) == manifest, place
+            assert KernelManifest.from_json(changed.decode("utf-8")) == manifest, place
         except ValueError:
             continue
 
@@ -169,9 +171,9 @@ def test_a_damaged_alias_is_a_503_and_others_are_served(service, layers):
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b'{"format": 1, "candidate": 3}', b"\xff"])
 def test_damaged_aliases_of_cost_models_are_a_503(service, content):
-    shelf = Shelf(service.folder.root / "shelf")
-    shelf.prepare()
-    shelf.aliases_file.write_bytes(content)
+    registry = ModelRegistry(service.folder.root / "registry")
+    registry.prepare()
+    registry.aliases_file.write_bytes(content)
     with asking(application(service)) as http:
         is_problem(http.get("/v1/cost-models"), 503, "ModelError")
         is_problem(http.get("/v1/cost-models/champion"), 503, "ModelError")

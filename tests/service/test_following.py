@@ -11,11 +11,11 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
-from tests.costmodel.test_shelf import model_of, report
+from tests.costmodel.test_model_registry import model_of, report
 
-from hetune.costmodel.following import GIVEN
-from hetune.costmodel.selector import Selector
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.registry.model_registry import ModelRegistry
+from hetune.costmodel.selection.champion import GIVEN
+from hetune.costmodel.selection.selector import Selector
 from hetune.service.core.inference.selection import VariantSelection
 from hetune.service.core.models.stack import describe
 from hetune.service.core.service import Service
@@ -25,27 +25,33 @@ from hetune.variants.runtime.roofline import MachineModel
 from ._serving import LIMITS, serving, tiny_features, tiny_graph, tiny_layers
 
 MODELS = "/v1/cost-models"
-pytestmark = pytest.mark.filterwarnings("ignore::hetune.costmodel.shelf.best.ForeignModelWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::hetune.costmodel.registry.default_model.ForeignModelWarning"
+)
 
 
 @pytest.fixture
-def shelf(tmp_path):
-    return Shelf(tmp_path / "shelf")
+def registry(tmp_path):
+    return ModelRegistry(tmp_path / "registry")
 
 
 @pytest.fixture
-def service(tmp_path, shelf):
-    """A service that follows the shelf's champion."""
+def service(tmp_path, registry):
+    """A service that follows the model registry's champion."""
     found = Service.open(
-        tmp_path / "data", limits=LIMITS, backend="torch", shelf=shelf, store=tmp_path / "store.db"
+        tmp_path / "data",
+        limits=LIMITS,
+        backend="torch",
+        registry=registry,
+        store=tmp_path / "store.db",
     )
     found.models.add("m", 1, *describe(tiny_layers()))
     return found
 
 
-def promoted(shelf, day):
-    key = shelf.add(model_of(day))
-    shelf.promote(key, report=report(1.0), champion_report=report(1.0))
+def promoted(registry, day):
+    key = registry.add(model_of(day))
+    registry.promote(key, report=report(1.0), champion_report=report(1.0))
     return key
 
 
@@ -64,47 +70,50 @@ def active(http):
 def follows(service, key):
     """Whether a service comes to choose with a model although nobody asks it for anything."""
     deadline = time.monotonic() + 60
-    while service.following.active.model != key and time.monotonic() < deadline:
+    while service.follower.active.model != key and time.monotonic() < deadline:
         time.sleep(0.02)
-    return service.following.active.model == key
+    return service.follower.active.model == key
 
 
-def test_a_promotion_elsewhere_is_followed_unasked(service, shelf, caplog):
+def test_a_promotion_elsewhere_is_followed_unasked(service, registry, caplog):
     caplog.set_level(logging.INFO)
     with serving(application(service)) as url, httpx.Client(base_url=url, timeout=60) as http:
         assert active(http) == "package"
-        key = promoted(shelf, 1)
+        key = promoted(registry, 1)
         assert follows(service, key)
         assert active(http) == key
         assert f"the cost model {key} chooses from now on; before: package" in caplog.text
 
 
-def test_another_process_s_rollback_is_followed(service, shelf):
-    first, second = promoted(shelf, 1), promoted(shelf, 2)
+def test_another_process_s_rollback_is_followed(service, registry):
+    first, second = promoted(registry, 1), promoted(registry, 2)
     with serving(application(service)) as url, httpx.Client(base_url=url, timeout=60) as http:
         assert follows(service, second)
-        environment = os.environ | {"HETUNE_MODELS": str(shelf.root)}
-        code = "from hetune.costmodel.shelf.shelf import Shelf; Shelf().rollback()"
+        environment = os.environ | {"HETUNE_MODELS": str(registry.root)}
+        code = (
+            "from hetune.costmodel.registry.model_registry import ModelRegistry; "
+            "ModelRegistry().rollback()"
+        )
         subprocess.run([sys.executable, "-c", code], check=True, env=environment, timeout=300)
         assert follows(service, first)
         assert active(http) == first
 
 
-def test_a_rollback_over_http_counts_when_it_is_answered(service, shelf):
-    first, second = promoted(shelf, 1), promoted(shelf, 2)
-    service.following.refresh()
+def test_a_rollback_over_http_counts_when_it_is_answered(service, registry):
+    first, second = promoted(registry, 1), promoted(registry, 2)
+    service.follower.refresh()
     with serving(application(service)) as url, httpx.Client(base_url=url, timeout=60) as http:
         assert active(http) == second
         assert http.post(f"{MODELS}/rollback").json() == {"champion": first}
-        assert service.following.active.model == first
+        assert service.follower.active.model == first
 
 
-def test_a_broken_champion_stops_nobody(service, shelf, caplog):
-    first = promoted(shelf, 1)
-    service.following.refresh()
+def test_a_broken_champion_stops_nobody(service, registry, caplog):
+    first = promoted(registry, 1)
+    service.follower.refresh()
     id = service.graphs.add(tiny_graph())
-    second = promoted(shelf, 2)
-    next((shelf.root / second).glob("*.ubj")).unlink()
+    second = promoted(registry, 2)
+    next((registry.root / second).glob("*.ubj")).unlink()
     with serving(application(service)) as url, httpx.Client(base_url=url, timeout=60) as http:
         found = http.get(MODELS).json()["active"]
         assert found["model"] == first
@@ -117,13 +126,13 @@ def test_a_broken_champion_stops_nobody(service, shelf, caplog):
     assert f"the cost model {first} goes on choosing" in caplog.text
 
 
-def test_a_shelf_that_goes_away_stops_nobody(service, shelf):
-    key = promoted(shelf, 1)
-    service.following.refresh()
-    shutil.rmtree(shelf.root)
-    service.following.refresh()
+def test_a_registry_that_goes_away_stops_nobody(service, registry):
+    key = promoted(registry, 1)
+    service.follower.refresh()
+    shutil.rmtree(registry.root)
+    service.follower.refresh()
     assert service.inference.run("m", tiny_graph(), tiny_features()).report.layers
-    assert service.following.active.model in (key, "package")
+    assert service.follower.active.model in (key, "package")
 
 
 def test_all_layers_of_a_request_are_chosen_by_one_model(service):
@@ -152,7 +161,9 @@ def test_all_layers_of_a_request_are_chosen_by_one_model(service):
     assert kinds <= {(True, True), (False, False)}
 
 
-def test_a_service_with_a_selector_of_its_own_follows_nobody(tmp_path, shelf):
-    service = Service.open(tmp_path / "data", selector=Selector(), backend="torch", shelf=shelf)
-    promoted(shelf, 1)
+def test_a_service_with_a_selector_of_its_own_follows_nobody(tmp_path, registry):
+    service = Service.open(
+        tmp_path / "data", selector=Selector(), backend="torch", registry=registry
+    )
+    promoted(registry, 1)
     assert service.cost_models.list().active.model == GIVEN

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hetune.costmodel.selector import LEARNED, Selector
+from hetune.costmodel.selection.selector import LEARNED, Selector
 from hetune.profiling.jobs.records import State
 from hetune.service.core.inference import gauges as told
 from hetune.service.core.jobs.documents import JobRequest
@@ -274,8 +274,8 @@ def test_what_is_not_run_is_not_counted(service):
 class Learned(Selector):
     """As if a cost model predicted."""
 
-    def price(self, table, domain, threads):
-        return replace(super().price(table, domain, threads), source=LEARNED)
+    def estimate(self, table, domain, threads):
+        return replace(super().estimate(table, domain, threads), source=LEARNED)
 
 
 @pytest.mark.parametrize(("selector", "count"), [(Selector(), 1), (Learned(), 0)], ids=range(2))

@@ -35,7 +35,7 @@ def id(service):
 @pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan")])
 def test_the_rate_is_a_share(service, rate):
     with pytest.raises(InputError, match="0 to 1"):
-        RegretSamples(rate, service.following, service.engine, service.limits, service.metrics)
+        RegretSamples(rate, service.follower, service.engine, service.limits, service.metrics)
 
 
 def test_nothing_is_sampled_by_default(service, id):

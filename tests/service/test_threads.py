@@ -48,7 +48,7 @@ def test_what_one_thread_should_do_at_once_it_does_alone(
     words = "1 thread," if threads == 1 else "2 threads,"
     assert all(words in layer.reason for layer in report.layers)
     with using_threads(threads):
-        choice = service.following.active.selector.choose(
+        choice = service.follower.active.selector.choose(
             service.models.get("m").modules[0], service.graphs.get(report.graph)
         )
     assert report.layers[0].predicted_seconds == choice.seconds

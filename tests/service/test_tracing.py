@@ -169,7 +169,8 @@ def test_our_client_passes_its_trace_on(http, provider, spans):
     with provider.get_tracer("mine").start_as_current_span("program") as mine:
         with Client(str(http.base_url), key="sesame") as client:
             client.models()
-        assert dict(trace_headers())[b"traceparent"].decode().split("-")[2] == f"{mine.context.span_id:016x}"
+        given = dict(trace_headers())[b"traceparent"].decode()
+        assert given.split("-")[2] == f"{mine.context.span_id:016x}"
     assert trace_headers() == []
     program, request = sorted(spans(), key=lambda span: span.name != "program")
     assert (program.name, request.parent.span_id) == ("program", program.context.span_id)
@@ -247,7 +248,7 @@ import sys
 from pathlib import Path
 import hetune.clients.cli.serve
 from hetune.clients.http.endpoint import trace_headers
-from hetune.costmodel.selector import Selector
+from hetune.costmodel.selection.selector import Selector
 from hetune.service.core.service import Service
 from hetune.service.server.app import application
 application(Service.open(Path(sys.argv[1]), selector=Selector(), backend="torch"))

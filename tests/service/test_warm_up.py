@@ -12,9 +12,9 @@ import httpx
 import pytest
 import torch
 
-from hetune.costmodel.following import PACKAGE, ROOFLINE
-from hetune.costmodel.selector import Selector
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.registry.model_registry import ModelRegistry
+from hetune.costmodel.selection.champion import PACKAGE, ROOFLINE
+from hetune.costmodel.selection.selector import Selector
 from hetune.service.core.models.engine import Engine
 from hetune.service.core.models.stack import describe
 from hetune.service.core.service import Service
@@ -107,7 +107,7 @@ def test_variants_are_planned_before(tmp_path, monkeypatch):
     warmed = []
     monkeypatch.setattr(Selector, "warm_up", lambda self, layer: warmed.append((self, layer)))
     service.warm_up.run()
-    selector = service.following.active.selector
+    selector = service.follower.active.selector
     assert warmed == [(selector, module) for module in service.models.get("m").modules]
 
 
@@ -146,7 +146,7 @@ def unprepared(folder, selector=None):
     service = Service.open(
         folder / "data",
         selector=selector,
-        shelf=Shelf(folder / "shelf"),
+        registry=ModelRegistry(folder / "registry"),
         store=folder / "measurements.db",
         prepares=False,
     )
@@ -190,9 +190,9 @@ def test_it_is_not_ready_without_a_compiler_and_tries_again(tmp_path, graph, mon
 
 def test_until_then_the_roofline_model_stands_in(tmp_path):
     service = unprepared(tmp_path)
-    assert (service.following.active.model, service.following.refresh()) == (ROOFLINE, False)
+    assert (service.follower.active.model, service.follower.refresh()) == (ROOFLINE, False)
     service.warm_up.run()
-    assert service.following.active.model == PACKAGE
+    assert service.follower.active.model == PACKAGE
     service.check_ready()
 
 

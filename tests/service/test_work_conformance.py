@@ -9,7 +9,7 @@ from ._lending import lending_over_http
 
 
 class OverHttp(JobsConformance):
-    trains = False  # a worker on another machine has neither measurements nor the shelf
+    trains = False  # a worker on another machine has neither measurements nor the model registry
 
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path_factory):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
-from hetune.variants.graph.memory import is_lazy, materialized
+from hetune.variants.graph.lazy_tensors import is_lazy, materialized
 from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.program.nodes import Program
 

@@ -17,8 +17,8 @@ from torch.nn import Parameter
 
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter, Metadata, as_rows
-from hetune.variants.frontend.arguments import check_sizes, checked_metadata
 from hetune.variants.frontend.calls import Call, graph_of, result_of, rows_of
+from hetune.variants.frontend.layer_arguments import check_sizes, checked_metadata
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph import CanonicalEtype, HeteroGraph

@@ -83,14 +83,6 @@ class DeviceIndex(GraphIndex):
         return self.step(f"nodes({end}, {having})", build)
 
     @property
-    def degree_order(self) -> Tensor:
-        """As of the CPU's index."""
-        return self.step(
-            "degree_order",
-            lambda: torch.argsort(self.in_degree, descending=True, stable=True).int(),
-        )
-
-    @property
     def csc_edge(self) -> Tensor:
         """As of the CPU's index."""
         return self.step("csc_edge", lambda: torch.argsort(self.src, stable=True).int())

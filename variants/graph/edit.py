@@ -1,4 +1,4 @@
-"""Graphs with some edges more and others less, and the indexes that they share."""
+"""Graphs with some edges more and others less."""
 
 from __future__ import annotations
 
@@ -10,24 +10,14 @@ import numpy as np
 import torch
 
 from hetune.variants.errors import GraphError
-from hetune.variants.graph import index_native
 from hetune.variants.graph._arrays import check_count
-from hetune.variants.graph._entries import Edges, Entries, Types
-from hetune.variants.graph._merge import Added, find_edges, merged_order
+from hetune.variants.graph.edit_entries import Edges, Entries, Types
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.index import GraphIndex
-from hetune.variants.graph.row_groups import as_int32
 
 __all__ = ["Edges", "Parallel", "edited"]
 
 Parallel: TypeAlias = Literal["all", "each"]
 """Whether an edge that is to go takes all parallel ones along, or as many as it has entries."""
-_MERGE_COST = 16
-"""From which share of edges that change on they are sorted anew, as its inverse.
-
-Set by hand after noisy runs, none of which is kept: about right at best.
-It decides only what an edit costs; its result is the same either way.
-"""
 
 
 def edited(
@@ -45,10 +35,7 @@ def edited(
     type stay what they are, while in the graph's own order those of later types move up. What goes
     is looked for in the graph as it is, before anything comes.
 
-    If the graph is indexed and few of its edges change, so is the result: the canonical order of
-    its edges and their source pairs, which would have to be sorted, are merged from the graph's.
-    All else is derived anew when it is asked for. A graph that is not indexed is, if anything is
-    to go. Runs on the result let go of none of its indexes, which the next edit takes up.
+    Edge data are left out, for new edges have none. The result is indexed when it is first run on.
 
     Args:
         graph: The graph; it stays as it is.
@@ -71,64 +58,55 @@ def edited(
     types = Types(graph, add_nodes)
     come, go = types.entries("add", add), types.entries("remove", remove)
     check_count("num_edges", graph.num_edges + sum(len(part.src) for part in come))
-    index = GraphIndex.of(graph)
-    removed = _positions(index, types.offsets, go, parallel)
-    gone = as_int32(np.sort(index.edge_id.numpy()[removed]) if len(removed) else removed)
-    added = _added(types, come)
-    numbers, ntype = None, graph.ntype.cpu()
+    columns = [ids.cpu().numpy() for ids in (graph.src, graph.dst, graph.etype)]
+    stays = np.ones(graph.num_edges, bool)
+    for part in go:
+        stays[_positions(part, types.offsets, columns, parallel)] = False
+    src, dst, etype = (column[stays] for column in columns)
     if add_nodes:
-        sizes = torch.from_numpy(np.diff(types.new_offsets))
-        ntype = torch.repeat_interleave(torch.arange(graph.num_ntypes, device="cpu"), sizes)
-        shift = np.repeat((types.new_offsets - types.offsets)[:-1], np.diff(types.offsets))
-        numbers = as_int32(np.arange(graph.num_nodes) + shift)
-    src, dst, etype = _columns(graph, gone, added, numbers)
-    result = HeteroGraph(
-        src,
-        dst,
-        etype,
-        ntype,
-        num_nodes=ntype.numel(),
-        num_etypes=graph.num_etypes,
-        num_ntypes=graph.num_ntypes,
-        ntype_names=graph.ntype_names,
-        etype_names=graph.etype_names,
+        shift = (types.new_offsets - types.offsets)[:-1].astype(np.int32)
+        ntype = graph.ntype.cpu().numpy()
+        src, dst = src + shift[ntype[src]], dst + shift[ntype[dst]]
+    return graph.with_columns(
+        _joined(src, [part.src + types.new_offsets[part.source] for part in come]),
+        _joined(dst, [part.dst + types.new_offsets[part.target] for part in come]),
+        _joined(etype, [np.full(len(part.src), part.etype) for part in come]),
+        _joined(np.empty(0), [np.repeat(np.arange(graph.num_ntypes), np.diff(types.new_offsets))]),
         canonical_etypes=graph.canonical_etypes,
         node_names={
             name: names
             for name, names in (graph.node_names or {}).items()
             if not add_nodes.get(name)
         },
-        validate=False,
     )
-    changes = len(removed) + len(added.etype)
-    GraphIndex.of(result).retention.keep_all()  # more edits may follow
-    if "order" in index.build_seconds and changes * _MERGE_COST <= graph.num_edges:
-        GraphIndex.of(result).step(
-            "order", lambda: merged_order(index, removed, gone, added, numbers)
-        )
-    return result
+
+
+def _joined(stay: np.ndarray, come: Sequence[np.ndarray]) -> torch.Tensor:
+    return torch.from_numpy(np.concatenate([stay, *come], dtype=np.int32, casting="unsafe"))
 
 
 def _positions(
-    index: GraphIndex, offsets: np.ndarray, go: Sequence[Entries], parallel: Parallel
+    part: Entries, offsets: np.ndarray, columns: Sequence[np.ndarray], parallel: Parallel
 ) -> np.ndarray:
-    """Where in canonical order the edges lie that go, ascending."""
-    found = [np.empty(0, np.int64)]
-    for part in go:
-        pairs, entry, wanted = np.unique(
-            part.src << 32 | part.dst, return_index=True, return_counts=True
-        )
-        src, dst = part.src[entry] + offsets[part.source], part.dst[entry] + offsets[part.target]
-        first, after = find_edges(index, src, dst, np.full(len(pairs), part.etype))
-        counts = after - first
-        taken = wanted if parallel == "each" else np.maximum(counts, 1)
-        lacking = np.flatnonzero(taken > counts)
-        if len(lacking):
-            worst = lacking[entry[lacking].argmin()]
-            raise GraphError(_missing(part, entry[worst], counts[worst], wanted[worst]))
-        starts = np.repeat(after - np.cumsum(taken), taken)
-        found.append(starts + np.arange(len(starts)))
-    return np.sort(np.concatenate(found))
+    """Which of the graph's edges go for the entries of an edge type."""
+    pairs, entry, wanted = np.unique(
+        part.src << 32 | part.dst, return_index=True, return_counts=True
+    )
+    src, dst, etype = columns
+    of_type = np.flatnonzero(etype == part.etype)[::-1]  # the last ones first
+    sources = src[of_type].astype(np.int64) - offsets[part.source]
+    keys = sources << 32 | dst[of_type] - offsets[part.target]
+    order = np.argsort(keys, kind="stable")
+    first, after = (np.searchsorted(keys, pairs, side, sorter=order) for side in ("left", "right"))
+    counts = after - first
+    taken = wanted if parallel == "each" else np.maximum(counts, 1)
+    lacking = np.flatnonzero(taken > counts)
+    if len(lacking):
+        worst = lacking[entry[lacking].argmin()]
+        raise GraphError(_missing(part, entry[worst], counts[worst], wanted[worst]))
+    ranks = np.arange(taken.sum()) + np.repeat(first - np.cumsum(taken) + taken, taken)
+    found: np.ndarray = of_type[order[ranks]]
+    return found
 
 
 def _missing(part: Entries, entry: int, there: int, wanted: int) -> str:
@@ -136,39 +114,3 @@ def _missing(part: Entries, entry: int, there: int, wanted: int) -> str:
     if there:
         return f"{edge} {wanted} times, but there are {there}: name it as often, or parallel='all'"
     return f"{edge}, but the graph has none of that type: name edges that it has"
-
-
-def _added(types: Types, come: Sequence[Entries]) -> Added:
-    def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
-        return np.concatenate([np.empty(0, np.int64), *parts])
-
-    def keys(ids: np.ndarray, ntype: int) -> np.ndarray:
-        first, end = types.offsets[ntype], types.offsets[ntype + 1]
-        found: np.ndarray = np.minimum(2 * (ids + first), 2 * end - 1)
-        return found
-
-    return Added(
-        joined([part.src + types.new_offsets[part.source] for part in come]),
-        joined([part.dst + types.new_offsets[part.target] for part in come]),
-        joined([np.full(len(part.src), part.etype) for part in come]),
-        joined([keys(part.src, part.source) for part in come]),
-        joined([keys(part.dst, part.target) for part in come]),
-    )
-
-
-def _columns(
-    graph: HeteroGraph, gone: torch.Tensor, added: Added, numbers: torch.Tensor | None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Sources, destinations and types of the edges that stay, and of those that come."""
-    at = torch.full((len(added.src),), graph.num_edges, dtype=torch.int32, device="cpu")
-
-    def column(
-        values: torch.Tensor, come: np.ndarray, looked_up: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        return index_native.edit_column(values.cpu(), gone, at, as_int32(come), looked_up)
-
-    return (
-        column(graph.src, added.src, numbers),
-        column(graph.dst, added.dst, numbers),
-        column(graph.etype, added.etype),
-    )

@@ -5,17 +5,24 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Self
 
 import torch
 
 from hetune.variants.graph import _derived
-from hetune.variants.graph._arrays import IdArray, check_count, device_of
-from hetune.variants.graph._canonical import (
-    CanonicalEtype,
-    check_declared,
+from hetune.variants.graph._arrays import (
+    IdArray,
+    as_ids,
+    check_count,
+    check_edge_data,
+    check_found,
+    device_of,
+    largest,
+    own_int32,
 )
-from hetune.variants.graph._parts import complete
+from hetune.variants.graph._canonical import CanonicalEtype, as_triples, check_declared
+from hetune.variants.graph._checks import check_columns
 from hetune.variants.graph.saving import save
 from hetune.variants.graph.state import GraphState
 from hetune.variants.graph.typed_edges import TypedEdges
@@ -75,23 +82,40 @@ class HeteroGraph(TypedEdges):
         validate: bool = True,
     ) -> None:
         survive_forks()  # torch starts threads for what follows
-        parts = complete(
-            src,
-            dst,
-            etype,
-            ntype,
-            num_nodes=num_nodes,
-            num_etypes=num_etypes,
-            num_ntypes=num_ntypes,
-            ntype_names=ntype_names,
-            etype_names=etype_names,
-            canonical_etypes=canonical_etypes,
-            node_names=node_names,
-            edge_data=edge_data,
+        src, dst = as_ids("src", src), as_ids("dst", dst)
+        etype = None if etype is None else as_ids("etype", etype)
+        ntype = None if ntype is None else as_ids("ntype", ntype)
+        ntype_names = None if ntype_names is None else tuple(map(str, ntype_names))
+        etype_names = None if etype_names is None else tuple(map(str, etype_names))
+        declared = None if canonical_etypes is None else as_triples(canonical_etypes)
+        data = dict(edge_data or {})
+        if ntype is None:
+            if num_nodes is None:
+                num_nodes = 1 + max(largest(src), largest(dst))
+                mend = "number them from 0, or pass num_nodes"
+                check_found("nodes", num_nodes, src.numel() + dst.numel(), mend)
+            check_count("num_nodes", num_nodes)
+            ntype = torch.zeros(num_nodes, dtype=torch.int32, device=src.device)
+            num_ntypes = _count("ntype", num_ntypes, None, ntype_names)
+        else:
+            num_ntypes = _count("ntype", num_ntypes, ntype, ntype_names)
+        check_count("num_edges", src.numel())
+        num_etypes = _count(
+            "etype", num_etypes, etype, declared if etype_names is None else etype_names
         )
+        if etype is None:
+            etype = torch.zeros(src.numel(), dtype=torch.int32, device=src.device)
+        if ntype_names is None:
+            ntype_names = ("node",) if num_ntypes == 1 else tuple(map(str, range(num_ntypes)))
+        if etype_names is None:
+            etype_names = tuple(map(str, range(num_etypes)))
+        check_edge_data(data, src.numel(), src.device)
+        counts, names = (num_etypes, num_ntypes), (ntype_names, etype_names)
+        others = *counts, *names, declared, _tuples(node_names), MappingProxyType(data)
         if validate:
-            parts.check()
-        super().__init__(parts.owned(copy=validate))
+            check_columns(TypedEdges(src, dst, etype, ntype, *others), num_nodes)
+        src, dst, etype, ntype = (own_int32(ids, copy=validate) for ids in (src, dst, etype, ntype))
+        super().__init__(src, dst, etype, ntype, *others)
         self.state = GraphState()
         if validate:
             self._check_canonical()
@@ -104,13 +128,13 @@ class HeteroGraph(TypedEdges):
         Raises:
             GraphError: Names the array, the first offending position and value, and how to mend it.
         """
-        self._parts.check()
+        check_columns(self, self.num_nodes)
         self._check_canonical()
 
     def _check_canonical(self) -> None:
-        declared = self._parts.declared
-        if declared is not None:
-            check_declared(declared, self.type_pairs, self.num_etypes, self.ntype_names)
+        triples = self.declared_etypes
+        if triples is not None:
+            check_declared(triples, self.type_pairs, self.num_etypes, self.ntype_names)
 
     # Derived graphs.
 
@@ -138,9 +162,32 @@ class HeteroGraph(TypedEdges):
         return self._with(_derived.with_loops(self, name))
 
     def _with(self, edges: _derived.EdgeColumns) -> "HeteroGraph":
-        check_count("num_edges", edges.src.numel())
-        columns = (edges.src, edges.dst, edges.etype, self.ntype)
-        return HeteroGraph(*columns, **self._description() | edges.description())
+        return self.with_columns(edges.src, edges.dst, edges.etype, **edges.description())
+
+    def with_columns(
+        self,
+        src: IdArray,
+        dst: IdArray,
+        etype: IdArray,
+        ntype: IdArray | None = None,
+        **others: Any,
+    ) -> "HeteroGraph":
+        """A graph with the types of this one and other edges, which are not checked.
+
+        Declared edge types stay, and names of nodes where the nodes do; edge data does not.
+
+        Args:
+            src: As of the class; so are the next three.
+            dst: Destinations.
+            etype: Types.
+            ntype: By default the nodes are those of this graph.
+            others: Further keyword arguments of the class, in place of what this graph has.
+        """
+        options: dict[str, Any] = {"edge_data": None}
+        if ntype is not None:
+            options["node_names"] = None
+        nodes = self.ntype if ntype is None else ntype
+        return HeteroGraph(src, dst, etype, nodes, **self._description() | options | others)
 
     def to(self, device: str | torch.device) -> "HeteroGraph":
         """The same graph with its arrays on another device; itself where they are there already.
@@ -162,14 +209,13 @@ class HeteroGraph(TypedEdges):
     def _description(self) -> dict[str, Any]:
         """What makes the same graph of its arrays."""
         return {
-            "num_nodes": self.num_nodes,
             "num_etypes": self.num_etypes,
             "num_ntypes": self.num_ntypes,
             "ntype_names": self.ntype_names,
             "etype_names": self.etype_names,
-            "canonical_etypes": self._parts.declared,
+            "canonical_etypes": self.declared_etypes,
             "node_names": self.node_names,
-            "edge_data": self._parts.edge_data,
+            "edge_data": dict(self.edge_data),
             "validate": False,
         }
 
@@ -228,6 +274,32 @@ def rebuilt(
         GraphError: It is none.
     """
     return HeteroGraph(src, dst, etype, ntype, **options)
+
+
+def _count(
+    kind: str, given: int | None, ids: torch.Tensor | None, names: Sequence[object] | None
+) -> int:
+    """How many types there are: as given, as there are names, else by the largest id."""
+    if given is None and names is not None:
+        given = len(names)
+    if given is None:
+        given = 1 if ids is None else max(1, 1 + largest(ids))
+        if ids is not None:
+            mend = f"number them from 0, or pass num_{kind}s"
+            what = {"etype": "edge types", "ntype": "node types"}[kind]
+            check_found(what, given, ids.numel(), mend)
+    check_count(f"num_{kind}s", given)
+    return given
+
+
+def _tuples(given: Mapping[str, Iterable[str]] | None) -> Mapping[str, tuple[str, ...]] | None:
+    """Names of nodes as tuples, shared with whoever has them already; None where there are none."""
+    if not given:
+        return None
+    return {
+        str(ntype): names if isinstance(names, tuple) else tuple(map(str, names))
+        for ntype, names in given.items()
+    }
 
 
 torch.serialization.add_safe_globals([rebuilt])

@@ -170,13 +170,11 @@ int64_t order_edges(const int32_t* src, const int32_t* dst, const int32_t* etype
     return pairs;
 }
 
-void sort_keys(const int32_t* keys, int64_t count, int64_t buckets, bool descending, Keyed* a,
-               Keyed* b, int32_t* order, int64_t threads) {
-    const uint32_t last = static_cast<uint32_t>(std::max<int64_t>(buckets - 1, 0));
+void sort_keys(const int32_t* keys, int64_t count, int64_t buckets, Keyed* a, Keyed* b,
+               int32_t* order, int64_t threads) {
 #pragma omp parallel for schedule(static) num_threads(chunks_for(count, threads))
     for (int64_t i = 0; i < count; ++i) {
-        const uint32_t key = static_cast<uint32_t>(keys[i]);
-        a[i] = {descending ? last - key : key, static_cast<uint32_t>(i)};
+        a[i] = {static_cast<uint32_t>(keys[i]), static_cast<uint32_t>(i)};
     }
     const Keyed* sorted = radix_sort(a, b, &Keyed::key, buckets, count, threads);
 #pragma omp parallel for schedule(static) num_threads(chunks_for(count, threads))
@@ -260,11 +258,11 @@ EXPORT int64_t hetune_index_order(const int32_t* src, const int32_t* dst, const 
 
 // order = the stable argsort of keys, all in [0, buckets). The scratch holds 8 bytes per key.
 EXPORT int64_t hetune_index_sort(const int32_t* keys, int64_t count, int64_t buckets,
-                                 int64_t descending, void* scratch_a, void* scratch_b,
-                                 int32_t* order, int64_t threads) {
+                                 void* scratch_a, void* scratch_b, int32_t* order,
+                                 int64_t threads) {
     return guarded([&] {
-        sort_keys(keys, count, buckets, descending != 0, static_cast<Keyed*>(scratch_a),
-                  static_cast<Keyed*>(scratch_b), order, threads);
+        sort_keys(keys, count, buckets, static_cast<Keyed*>(scratch_a), static_cast<Keyed*>(scratch_b),
+                  order, threads);
         return int64_t{0};
     });
 }

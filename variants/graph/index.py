@@ -17,8 +17,8 @@ from hetune.variants.graph._order import (
     select_pairs,
     sort_edges,
 )
-from hetune.variants.graph._steps import IndexRetention, Steps
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.lazy_steps import IndexRetention, Steps
 from hetune.variants.graph.row_groups import as_int32
 from hetune.variants.graph.state import GraphSlot
 
@@ -168,17 +168,6 @@ class GraphIndex(Steps):
             return has_edge.nonzero().flatten().int()
 
         return self.step(f"nodes_with_edges({end})", build)
-
-    @property
-    def degree_order(self) -> torch.Tensor:
-        """Nodes by incoming edges, most first, equal ones ascending, [N]."""
-
-        def build() -> torch.Tensor:
-            degree = self.in_degree
-            buckets = int(degree.max()) + 1 if self.num_nodes else 1
-            return index_native.sort_by_key(degree, buckets, descending=True)
-
-        return self.step("degree_order", build)
 
     @property
     def csc_edge(self) -> torch.Tensor:

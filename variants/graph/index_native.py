@@ -1,11 +1,10 @@
-"""What graph indexes are made of, in C++ (`index.cpp`, `merge.cpp`), called through ctypes.
+"""What graph indexes are made of, in C++ (`index.cpp`), called through ctypes.
 
 Runs with `torch.get_num_threads()` threads; the results do not depend on their number.
 """
 
 import ctypes
 from functools import cache
-from typing import Any
 
 import torch
 
@@ -23,23 +22,12 @@ def library() -> ctypes.CDLL:
     Raises:
         CompileError: There is no compiler, or it refused the source.
     """
-    return _load("index", "indexes of a typed graph")
-
-
-@cache
-def _merging() -> ctypes.CDLL:
-    return _load("merge", "indexes of an edited graph")
-
-
-def _load(name: str, what: str) -> ctypes.CDLL:
-    return load_packaged("hetune.variants.graph", f"{name}.cpp", f"graph-{name}", what)
+    what = "indexes of a typed graph"
+    return load_packaged("hetune.variants.graph", "index.cpp", "graph-index", what)
 
 
 def _call(name: str, *args: torch.Tensor | int | None) -> int:
-    return _called(getattr(library(), f"hetune_index_{name}"), name, *args)
-
-
-def _called(function: Any, name: str, *args: torch.Tensor | int | None) -> int:
+    function = getattr(library(), f"hetune_index_{name}")
     function.restype = ctypes.c_int64
     # Vectors keep their tensor alive for the time of the call; numbers are int64_t throughout.
     result = function(
@@ -80,13 +68,13 @@ def order_edges(
     return out[:5] + pair_columns
 
 
-def sort_by_key(keys: torch.Tensor, buckets: int, descending: bool = False) -> torch.Tensor:
+def sort_by_key(keys: torch.Tensor, buckets: int) -> torch.Tensor:
     """Stable argsort of keys in [0, buckets)."""
     count = keys.numel()
     scratch = _new(count * _KEYED_INTS), _new(count * _KEYED_INTS)
     order = _new(count)
     threads = torch.get_num_threads()
-    _call("sort", keys, count, buckets, int(descending), *scratch, order, threads)
+    _call("sort", keys, count, buckets, *scratch, order, threads)
     return order
 
 
@@ -151,66 +139,3 @@ def node_blocks(
     cuts = _new(_call("node_blocks", *given, None) + 1)
     _call("node_blocks", *given, cuts)
     return cuts
-
-
-def edit_column(
-    values: torch.Tensor,
-    removed: torch.Tensor,
-    at: torch.Tensor,
-    added: torch.Tensor,
-    numbers: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """A column without some values, and with others.
-
-    Args:
-        values: The column.
-        removed: Positions that go, ascending, distinct.
-        at: Before which position each added value comes, ascending.
-        added: Values that come, as they are.
-        numbers: What to look the kept values up in.
-    """
-    out = _new(values.numel() - removed.numel() + added.numel())
-    given = values, values.numel(), removed, removed.numel(), at, added, added.numel(), numbers
-    function = _merging().hetune_merge_column
-    _called(function, "edit_column", *given, out, torch.get_num_threads())
-    return out
-
-
-def renumber(count: int, removed: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
-    """The new number of each of `count` positions; of one that goes, that of what follows it.
-
-    Args:
-        count: How many there are.
-        removed: Positions that go, ascending, distinct.
-        at: Before which position others come, ascending.
-    """
-    out = _new(count)
-    given = count, removed, removed.numel(), at, at.numel(), out, torch.get_num_threads()
-    _called(_merging().hetune_merge_renumber, "renumber", *given)
-    return out
-
-
-def bound(
-    major: torch.Tensor | None,
-    minor: torch.Tensor,
-    keys: tuple[torch.Tensor, torch.Tensor],
-    span: tuple[torch.Tensor, torch.Tensor],
-    above: bool,
-) -> torch.Tensor:
-    """For each key, the first position of its span that is not below it, or that is above it.
-
-    Args:
-        major: With `minor`, sorted in each span; None if it is the same everywhere.
-        minor: Likewise.
-        keys: Twice what to look for in each column, int64 [n].
-        span: First positions and ends, int64 [n].
-        above: Above it.
-
-    Returns:
-        int64 [n].
-    """
-    count = keys[1].numel()
-    out = torch.empty(count, dtype=torch.int64, device="cpu")
-    given = major, minor, *keys, *span, count, int(above), out, torch.get_num_threads()
-    _called(_merging().hetune_merge_bound, "bound", *given)
-    return out

@@ -142,18 +142,12 @@ def _part(graph: HeteroGraph, needed: np.ndarray, most_edges: float | None) -> _
     positions = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(edges)
     src = index.src.numpy()[positions]
     nodes, number = _numbered(needed, src, graph.num_nodes)
-    part = HeteroGraph(
+    part = graph.with_columns(
         number(src),
         np.repeat(number(needed), counts),
         index.etype.numpy()[positions],
         graph.ntype.cpu().numpy()[nodes],
-        num_nodes=len(nodes),
-        num_etypes=graph.num_etypes,
-        num_ntypes=graph.num_ntypes,
-        ntype_names=graph.ntype_names,
-        etype_names=graph.etype_names,
         canonical_etypes=graph.canonical_etypes if graph.is_canonical else None,
-        validate=False,
     )
     return _Part(part, nodes, needed)
 

@@ -57,18 +57,17 @@ def with_names(
         GraphError: They do not fit.
     """
     kept = graph.vocabulary(node_names=False).canonical_etypes
-    found = HeteroGraph(
+    found = graph.with_columns(
         graph.src,
         graph.dst,
         graph.etype,
-        graph.ntype,
-        num_nodes=graph.num_nodes,
+        num_etypes=None if etype_names is not None else graph.num_etypes,
+        num_ntypes=None if ntype_names is not None else graph.num_ntypes,
         ntype_names=graph.ntype_names if ntype_names is None else ntype_names,
         etype_names=graph.etype_names if etype_names is None else etype_names,
         canonical_etypes=kept if triples == () else triples,
         node_names=graph.node_names if node_names is None else node_names,
         edge_data=graph.edge_data,
-        validate=False,
     )
     if node_names:
         found.validate()

@@ -41,18 +41,13 @@ def subsample(
     src, dst = number[graph.src.numpy()], number[graph.dst.numpy()]
     between = np.flatnonzero((src >= 0) & (dst >= 0))
     chosen = between[_part(len(between), edges, rng)]
-    return HeteroGraph(
+    return graph.with_columns(
         torch.from_numpy(src[chosen]),
         torch.from_numpy(dst[chosen]),
         graph.etype[torch.from_numpy(chosen)],
         graph.ntype[torch.from_numpy(kept)],
-        num_nodes=len(kept),
-        num_ntypes=graph.num_ntypes,
-        ntype_names=graph.ntype_names,
-        etype_names=graph.etype_names,
         canonical_etypes=graph.canonical_etypes if graph.is_canonical else None,
         node_names=_names(graph, kept),
-        validate=False,
     )
 
 

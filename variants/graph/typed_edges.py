@@ -1,92 +1,65 @@
 """What a typed graph consists of: columns of edges and nodes, and the names of their types."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
 
 import torch
 
 from hetune.variants.errors import GraphError
 from hetune.variants.graph._canonical import CanonicalEtype, explain_split, name_triples
-from hetune.variants.graph._parts import Parts
 from hetune.variants.graph.vocabulary import Vocabulary
 
 
+@dataclass(frozen=True, eq=False)
 class TypedEdges:
-    """Columns, counts and names of a graph, for `HeteroGraph`, which derives others from them."""
+    """Columns, counts and names of a graph, for `HeteroGraph`, which derives others from them.
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    Attributes:
+        src: Source node of each edge, int32 [E].
+        dst: Destination node of each edge, int32 [E].
+        etype: Type of each edge, int32 [E].
+        ntype: Type of each node, int32 [N], non-decreasing.
+        num_etypes: R, relations without edges included.
+        num_ntypes: T, node types without nodes included.
+        ntype_names: T names.
+        etype_names: R names.
+        declared_etypes: R canonical edge types, where they were given.
+        node_names: Names of the nodes of each type that has any, by its name; None where none are
+            kept.
+        edge_data: Values of the edges by name, [E, ...] in the order of the edges, such as
+            "weight". They follow the edges to other devices, through `canonicalize` and
+            `add_inverse` (whose edges have the values of those that they invert), files and
+            pickling. `add_self_loops` and `edited` leave them out, for new edges have none. They
+            are no part of the fingerprint.
+    """
 
-    @property
-    def src(self) -> torch.Tensor:
-        """Source node of each edge, int32 [E]."""
-        return self._parts.src
-
-    @property
-    def dst(self) -> torch.Tensor:
-        """Destination node of each edge, int32 [E]."""
-        return self._parts.dst
-
-    @property
-    def etype(self) -> torch.Tensor:
-        """Type of each edge, int32 [E]."""
-        return self._parts.etype
-
-    @property
-    def ntype(self) -> torch.Tensor:
-        """Type of each node, int32 [N], non-decreasing."""
-        return self._parts.ntype
+    src: torch.Tensor
+    dst: torch.Tensor
+    etype: torch.Tensor
+    ntype: torch.Tensor
+    num_etypes: int
+    num_ntypes: int
+    ntype_names: tuple[str, ...]
+    etype_names: tuple[str, ...]
+    declared_etypes: tuple[CanonicalEtype, ...] | None
+    node_names: Mapping[str, tuple[str, ...]] | None
+    edge_data: Mapping[str, torch.Tensor]
 
     @property
     def num_nodes(self) -> int:
         """N."""
-        return self._parts.num_nodes
+        return self.ntype.numel()
 
     @property
     def num_edges(self) -> int:
         """E."""
-        return self._parts.src.numel()
-
-    @property
-    def num_etypes(self) -> int:
-        """R, relations without edges included."""
-        return self._parts.num_etypes
-
-    @property
-    def num_ntypes(self) -> int:
-        """T, node types without nodes included."""
-        return self._parts.num_ntypes
-
-    @property
-    def ntype_names(self) -> tuple[str, ...]:
-        """T names."""
-        return self._parts.ntype_names
-
-    @property
-    def etype_names(self) -> tuple[str, ...]:
-        """R names."""
-        return self._parts.etype_names
-
-    @property
-    def node_names(self) -> dict[str, tuple[str, ...]] | None:
-        """Names of the nodes of each type that has any, by its name; None where none are kept."""
-        return None if self._parts.node_names is None else dict(self._parts.node_names)
-
-    @property
-    def edge_data(self) -> Mapping[str, torch.Tensor]:
-        """Values of the edges by name, [E, ...] in the order of the edges, such as "weight".
-
-        They follow the edges to other devices, through `canonicalize` and `add_inverse` (whose
-        edges have the values of those that they invert), files and pickling. `add_self_loops` and
-        `edited` leave them out, for new edges have none. They are no part of the fingerprint.
-        """
-        return MappingProxyType(self._parts.edge_data)
+        return self.src.numel()
 
     @property
     def device(self) -> torch.device:
         """Where the arrays are."""
-        return self._parts.src.device
+        return self.src.device
 
     @cached_property
     def node_offsets(self) -> tuple[int, ...]:
@@ -121,8 +94,8 @@ class TypedEdges:
         Raises:
             GraphError: An edge type joins several pairs of node types.
         """
-        if self._parts.declared is not None:
-            return self._parts.declared
+        if self.declared_etypes is not None:
+            return self.declared_etypes
         if not self.is_canonical:
             raise GraphError(explain_split(self.type_pairs, self.etype_names, self.ntype_names))
         ends = {r: (s, d) for r, s, d in self.type_pairs}
@@ -150,7 +123,7 @@ class TypedEdges:
 
     def vocabulary(self, *, node_names: bool = True) -> Vocabulary:
         """The names of types and, where they are kept and wanted, of nodes, in their order."""
-        triples = self._parts.declared
+        triples = self.declared_etypes
         if triples is None and [r for r, _, _ in self.type_pairs] == list(range(self.num_etypes)):
             triples = self.canonical_etypes
         kept = self.node_names if node_names else None
@@ -159,7 +132,7 @@ class TypedEdges:
     @property
     def is_resolved(self) -> bool:
         """Whether `canonical_etypes` are known: given, or found from the edges."""
-        return self._parts.declared is not None or self.is_canonical
+        return self.declared_etypes is not None or self.is_canonical
 
     @property
     def _arrays(self) -> tuple[torch.Tensor, ...]:

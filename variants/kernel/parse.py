@@ -61,18 +61,15 @@ def parse_schedule(text: str) -> AnySchedule:
     kind = GpuSchedule if line.accept("gpu_schedule") else Schedule
     if kind is Schedule:
         line.expect("schedule")
-    known = {f.name: type(f.default) for f in fields(kind)}
-    settings: dict[str, int | str] = {}
+    known = [f.name for f in fields(kind)]
+    settings: dict[str, int] = {}
     while line.peek():
         name = line.name("a setting")
         if name not in known:
             raise line.error(f"there is no setting {name!r}: use one of {', '.join(known)}")
         line.expect("=")
-        if known[name] is bool:
-            settings[name] = line.truth()
-        else:
-            settings[name] = line.integer() if known[name] is int else line.name("a word")
-    return kind(**settings)  # type: ignore[arg-type]
+        settings[name] = line.integer()
+    return kind(**settings)
 
 
 class _Line:
@@ -109,12 +106,6 @@ class _Line:
 
     def name(self, what: str) -> str:
         return self._next("name", what)
-
-    def truth(self) -> bool:
-        found = self.name("True or False")
-        if found not in ("True", "False"):
-            raise self.error(f"found {found!r} where True or False is expected")
-        return found == "True"
 
     def accept(self, token: str) -> bool:
         found = self.peek() == token

@@ -19,7 +19,7 @@ VANILLA = "vanilla"
 """Name of the plan of a program as it is written."""
 
 
-class Form(StrEnum):
+class LoweringForm(StrEnum):
     """How a program is lowered."""
 
     FUSED = ""
@@ -90,7 +90,7 @@ class PlanChoices:
     """What a plan is: a program's choices, and the form that it is lowered in."""
 
     program: ProgramChoices = ProgramChoices()
-    form: Form = Form.FUSED
+    form: LoweringForm = LoweringForm.FUSED
 
     @property
     def id(self) -> str:
@@ -101,14 +101,16 @@ class PlanChoices:
     def is_special(self) -> bool:
         """Whether it is for special graphs; others may suit any."""
         edge_scores = any(site.choices.edge_scores for site in self.program.sites)
-        return edge_scores or self.form is Form.SEPARATE_PRODUCTS
+        return edge_scores or self.form is LoweringForm.SEPARATE_PRODUCTS
 
     def on(self, side: Side) -> PlanChoices:
         """What does the same on graphs of a side, whether there is such a plan or not."""
         if not side or not self.program.is_hybrid:
             return self
         # At sources products are apart from sums in any form.
-        return PlanChoices(self.program.on(side), Form.FUSED if side == "src" else self.form)
+        return PlanChoices(
+            self.program.on(side), LoweringForm.FUSED if side == "src" else self.form
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +131,7 @@ class Choices:
 
 
 def schedule_id(schedule: AnySchedule) -> str:
-    """The part of ids that names a schedule, such as ``"b1024"`` or ``"t64-e1024"``."""
+    """The part of ids that names a schedule, such as ``"b1024"`` or ``"t64-p2048"``."""
     if not isinstance(schedule, GpuSchedule):
         return f"b{schedule.block_nodes}"
-    if schedule.balance == "edge":
-        return f"t{schedule.tile_rows}-c{schedule.hub_elements}"
-    return f"t{schedule.tile_rows}-e{schedule.elements}"
+    return f"t{schedule.tile_rows}-p{schedule.elements}"

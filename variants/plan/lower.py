@@ -33,9 +33,9 @@ from hetune.variants.plan.body import Body
 from hetune.variants.plan.facts import constants
 from hetune.variants.plan.groups import by_rule
 from hetune.variants.plan.launches import form_launches, with_scratch
-from hetune.variants.plan.nodes import Plan, View
+from hetune.variants.plan.nodes import BufferView, Plan
 from hetune.variants.plan.products import biased_product, product
-from hetune.variants.plan.terms import Term, TermKind, terms_of
+from hetune.variants.plan.terms import SumTerm, TermKind, terms_of
 from hetune.variants.program.limitation import limitation
 from hetune.variants.program.nodes import (
     Let,
@@ -127,7 +127,7 @@ class Lowering:
             ),
             self._views.get(result, result),
             tuple(
-                View(name, base)
+                BufferView(name, base)
                 for name, base in self._views.items()
                 if name in used and base not in scratch
             ),
@@ -235,7 +235,7 @@ class Lowering:
         if extras:
             self._store_sum(name, extras, accumulate=True)
 
-    def _bias(self, products: list[Term], extras: list[str]) -> str | None:
+    def _bias(self, products: list[SumTerm], extras: list[str]) -> str | None:
         """A weight among the terms that the first product can start from."""
         if not products:
             return None
@@ -258,7 +258,7 @@ class Lowering:
         body.add(Store(name, total, accumulate))
         self._traverse(name, body)
 
-    def _sum_edges(self, name: str, term: Term, extras: list[str], *, accumulate: bool) -> None:
+    def _sum_edges(self, name: str, term: SumTerm, extras: list[str], *, accumulate: bool) -> None:
         body = Body(self, Rows(Space.NODE))
         shape = self.types[term.rows].shape
         total = f"{name}_sum"
@@ -286,7 +286,7 @@ class Lowering:
 
     # --- products -----------------------------------------------------------------------
 
-    def _scatter(self, name: str, term: Term) -> None:
+    def _scatter(self, name: str, term: SumTerm) -> None:
         chain = multiply_chain(self.ops, self.types, term.rows)
         op = self.ops[chain.core]
         assert isinstance(op, Linear)

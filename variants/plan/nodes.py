@@ -9,7 +9,7 @@ from hetune.variants.program.nodes import Let, Program
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class BufferView:
     """A second name for a buffer, under another row shape of the same width."""
 
     name: str
@@ -40,4 +40,4 @@ class Plan:
     counted: tuple[Launch, ...]
     temporaries: tuple[Buffer, ...]
     result: str
-    views: tuple[View, ...] = ()
+    views: tuple[BufferView, ...] = ()

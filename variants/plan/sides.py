@@ -11,7 +11,7 @@ import functools
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.plan.choices import Choices, Side
-from hetune.variants.plan.variants import BY_EDGES, DEFAULT_SCHEDULES, Variant, device_of
+from hetune.variants.plan.variants import DEFAULT_SCHEDULES, Variant, device_of
 from hetune.variants.program.nodes import Program
 
 WIDE = 128
@@ -61,8 +61,8 @@ def default_variant(variants: tuple[Variant, ...], side: Side = "") -> Variant:
         return variants[-1]
     schedule: AnySchedule
     if device == "cuda":
-        # Rows of sources are summed in order, by chunks; those of destinations by atomic additions.
-        side, schedule = "src", BY_EDGES
+        # Rows of sources are summed in order; those of destinations by atomic additions.
+        side, schedule = "src", DEFAULT_SCHEDULES["cuda"]
     else:
         schedule = _blocks(variants[0].plan.program)
     known = {variant.choices: variant for variant in variants}

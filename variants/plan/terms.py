@@ -24,7 +24,7 @@ class TermKind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class SumTerm:
     """One term; ``rows`` is the summed edge or pair value of ``EDGES`` and ``PAIRS``."""
 
     name: str
@@ -37,14 +37,14 @@ class Term:
         return self.kind is not TermKind.VALUE
 
 
-def terms_of(lowering: Context, name: str) -> list[Term]:
+def terms_of(lowering: Context, name: str) -> list[SumTerm]:
     """The terms of a node value: a chain of additions taken apart."""
     return _split(lowering, name, root=True)
 
 
-def _split(lowering: Context, name: str, *, root: bool = False) -> list[Term]:
+def _split(lowering: Context, name: str, *, root: bool = False) -> list[SumTerm]:
     if not root and (name not in lowering.ops or not lowering.only_user(name)):
-        return [Term(name, TermKind.VALUE)]
+        return [SumTerm(name, TermKind.VALUE)]
     match lowering.ops[name]:
         case Map(fn="add", args=args) if lowering.types[name].space is Space.NODE:
             shape = lowering.types[name].shape
@@ -55,15 +55,15 @@ def _split(lowering: Context, name: str, *, root: bool = False) -> list[Term]:
             if all(term.accumulates for term in inner):
                 return inner
         case Linear() if lowering.types[name].space is Space.NODE and not root:
-            return [Term(name, TermKind.PRODUCT)]
+            return [SumTerm(name, TermKind.PRODUCT)]
         case Reduce(x=x, space=Space.NODE):
             if lowering.types[x].space is Space.EDGE:
-                return [Term(name, TermKind.EDGES, x)]
+                return [SumTerm(name, TermKind.EDGES, x)]
             chain = multiply_chain(lowering.ops, lowering.types, x)
             if lowering.scatters and _is_scaled_product(lowering, chain):
-                return [Term(name, TermKind.PAIRS, x)]
-            return [Term(name, TermKind.EDGES, x)]
-    return [Term(name, TermKind.VALUE)]
+                return [SumTerm(name, TermKind.PAIRS, x)]
+            return [SumTerm(name, TermKind.EDGES, x)]
+    return [SumTerm(name, TermKind.VALUE)]
 
 
 def _is_scaled_product(lowering: Context, chain: MultiplyChain) -> bool:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Gemm, Schedule, SegmentSum
-from hetune.variants.kernel.passes.edge_chunks import shares_edges
 from hetune.variants.kernel.text import show_schedule
 from hetune.variants.plan.alternatives import alternatives
-from hetune.variants.plan.choices import Choices, Form, PlanChoices
+from hetune.variants.plan.choices import Choices, LoweringForm, PlanChoices
 from hetune.variants.plan.lower import lower
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.prune import undominated
@@ -25,16 +24,12 @@ BLOCK_NODES = (256, 1024, 4096)
 """Block sizes that are compiled for every plan on a CPU that is not for special graphs."""
 _TILES = {32: 4, 64: 4, 128: 8}
 """Rows of a product's tile on a GPU, and the warps of its program."""
-_TRAVERSALS = {512: 2, 1024: 4, 2048: 8}
-"""Elements that a traversal's program holds on a GPU, and the edges that it takes at once."""
-_CHUNKS = (4096,)
-"""Elements of a program where programs take edges, whichever nodes they lead to."""
+_TRAVERSALS = {2048: 4, 4096: 8}
+"""Elements that a traversal's program holds on a GPU, and the edges of each part among them."""
 DEFAULT_SCHEDULES: Mapping[Device, AnySchedule] = MappingProxyType(
-    {"cpu": Schedule(block_nodes=1024), "cuda": GpuSchedule(elements=1024, edges=4)}
+    {"cpu": Schedule(block_nodes=1024), "cuda": GpuSchedule()}
 )
 """What is taken by default. On CPUs, plans with separate products have another one only."""
-BY_EDGES = GpuSchedule(balance="edge", hub_elements=4096)
-"""The default on GPUs for plans that have it: hubs do not slow it down."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,15 +75,14 @@ def variants_of(program: Program, device: Device) -> tuple[Variant, ...]:
         _variant(Choices(choices, schedule), plan, schedule)
         for choices, plan in plans_of(program, device).items()
         for schedule in _schedules_of(choices, device)
-        if _matters(schedule, plan)
     )
 
 
 def _schedules_of(plan: PlanChoices, device: Device) -> Iterable[AnySchedule]:
     if device == "cuda":
-        return () if plan.is_special else _gpu_schedules()
+        return () if plan.is_special else gpu_schedules()
     # Separate products leave traversals to blocks, which care little for their size.
-    if plan.form is Form.SEPARATE_PRODUCTS:
+    if plan.form is LoweringForm.SEPARATE_PRODUCTS:
         return (Schedule(block_nodes=256),)
     if plan.is_special:
         return (DEFAULT_SCHEDULES["cpu"],)
@@ -108,32 +102,25 @@ def plans_of(program: Program, device: Device) -> dict[PlanChoices, Plan]:
         choices, plan = PlanChoices(alternative.choices), lower(alternative.program, device)
         forms = {choices: plan}
         if _has_fused_sums(plan):
-            separate = replace(choices, form=Form.SEPARATE_SUMS)
+            separate = replace(choices, form=LoweringForm.SEPARATE_SUMS)
             forms[separate] = lower(alternative.program, device, fuse_sums=False)
         if choices.is_special:
             forms = dict((forms.popitem(),))  # in one form, as in one schedule
         elif _is_hybrid(plan):
-            forms[replace(choices, form=Form.SEPARATE_PRODUCTS)] = lower(
+            forms[replace(choices, form=LoweringForm.SEPARATE_PRODUCTS)] = lower(
                 alternative.program, device, fuse_sums=False, separate_products=True
             )
         plans |= forms
     return undominated(plans, kept=(PlanChoices(),))
 
 
-def _matters(schedule: AnySchedule, plan: Plan) -> bool:
-    """Whether a schedule that shares out edges finds any to share out."""
-    if not isinstance(schedule, GpuSchedule) or schedule.balance != "edge":
-        return True
-    return any(shares_edges(launch, schedule) for launch in plan.launches)
-
-
-def _gpu_schedules() -> Iterator[GpuSchedule]:
-    for rows, warps in _TILES.items():
-        tiles = GpuSchedule(tile_rows=rows, warps=warps)
-        for elements, edges in _TRAVERSALS.items():
-            yield replace(tiles, elements=elements, edges=edges)
-        for elements in _CHUNKS:
-            yield replace(tiles, balance="edge", hub_elements=elements)
+def gpu_schedules() -> tuple[GpuSchedule, ...]:
+    """The schedules that every plan has on a GPU: none of them spills registers."""
+    return tuple(
+        GpuSchedule(tile_rows=rows, warps=warps, elements=elements, edges=edges)
+        for rows, warps in _TILES.items()
+        for elements, edges in _TRAVERSALS.items()
+    )
 
 
 def _variant(choices: Choices, plan: Plan, schedule: AnySchedule) -> Variant:

@@ -8,8 +8,8 @@ from hetune.variants.registry.default import (
 from hetune.variants.registry.records import (
     BinaryCompiler,
     BuildReport,
-    Entry,
     GcReport,
+    KernelEntry,
     KernelSource,
     VerifyReport,
 )
@@ -19,8 +19,8 @@ from hetune.variants.registry.toolchain import Toolchain
 __all__ = [
     "BinaryCompiler",
     "BuildReport",
-    "Entry",
     "GcReport",
+    "KernelEntry",
     "KernelSource",
     "Registry",
     "Toolchain",

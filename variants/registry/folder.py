@@ -28,7 +28,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from hetune.variants.errors import RegistryError
-from hetune.variants.registry.records import Manifest
+from hetune.variants.registry.records import KernelManifest
 from hetune.variants.registry.whole import ROOM, sync_folder
 
 _log = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ class KernelFolder:
         finally:
             lock.release()
 
-    def read(self, key: str) -> Manifest | None:
+    def read(self, key: str) -> KernelManifest | None:
         """The checked manifest of a key, or None where there is no entry.
 
         Raises:
@@ -150,7 +150,7 @@ class KernelFolder:
         found = self.read_binary(key)
         return None if found is None else found[0]
 
-    def read_binary(self, key: str) -> tuple[Manifest, bytes] | None:
+    def read_binary(self, key: str) -> tuple[KernelManifest, bytes] | None:
         """The manifest of a key and the bytes that it vouches for; None where there is no entry.
 
         Raises:
@@ -163,7 +163,7 @@ class KernelFolder:
             except (FileNotFoundError, NotADirectoryError):
                 return None
             try:
-                manifest = Manifest.from_json(text.decode("utf-8"))
+                manifest = KernelManifest.from_json(text.decode("utf-8"))
             except ValueError as error:
                 raise DamagedEntryError(f"its manifest cannot be read ({error})") from None
             if manifest.key != key:
@@ -215,7 +215,7 @@ class KernelFolder:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def publish(self, manifest: Manifest, staged: Path) -> None:
+    def publish(self, manifest: KernelManifest, staged: Path) -> None:
         """Move a staged binary into place; the caller holds the key's lock."""
         with self._io("write"):
             sync_folder(staged)

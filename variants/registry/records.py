@@ -82,7 +82,7 @@ class BinaryCompiler(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class KernelManifest:
     """What the folder keeps beside a binary; it is written last, so it vouches for the binary."""
 
     format: int
@@ -101,7 +101,7 @@ class Manifest:
         return json.dumps(sealed(asdict(self)), indent=1)
 
     @classmethod
-    def from_json(cls, text: str) -> "Manifest":
+    def from_json(cls, text: str) -> "KernelManifest":
         """Read a manifest.
 
         Raises:
@@ -123,7 +123,7 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class KernelEntry:
     """One compiled kernel on disk; times are seconds since the epoch."""
 
     key: str

@@ -29,11 +29,11 @@ from hetune.variants.registry.records import (
     FORMAT,
     BinaryCompiler,
     BuildReport,
-    Entry,
     GcReport,
+    KernelEntry,
+    KernelManifest,
     KernelSource,
     Loads,
-    Manifest,
     VerifyReport,
 )
 from hetune.variants.registry.toolchain import Toolchain
@@ -189,7 +189,7 @@ class Registry:
         built = size = 0
         failed: dict[str, str] = {}
         with pool_of(jobs_of(jobs)) as pool:
-            futures: dict[Future[tuple[Manifest, bool]], str] = {
+            futures: dict[Future[tuple[KernelManifest, bool]], str] = {
                 pool.submit(self._ensure, key, source): key for key, source in unique.items()
             }
             for done, future in enumerate(as_completed(futures), start=1):
@@ -218,7 +218,7 @@ class Registry:
             return
         check_temporary_room()
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[KernelEntry]:
         """All entries with a readable manifest, the most recently used first."""
         return upkeep.entries(self._folder)
 
@@ -333,7 +333,7 @@ class Registry:
                 if manifest is not None and manifest.sha256 == sha256:
                     self._folder.quarantine(key, f"it cannot be loaded: {reason}")
 
-    def _ensure(self, key: str, source: KernelSource) -> tuple[Manifest, bool]:
+    def _ensure(self, key: str, source: KernelSource) -> tuple[KernelManifest, bool]:
         """A good entry of this key on disk; whether it was compiled now."""
         with suppress(DamagedEntryError):
             manifest = self._folder.read(key)
@@ -362,9 +362,9 @@ class Registry:
                 self._folder.publish(manifest, staged)
             return manifest, True
 
-    def _describe(self, key: str, source: KernelSource, binary: bytes) -> Manifest:
+    def _describe(self, key: str, source: KernelSource, binary: bytes) -> KernelManifest:
         chain = self.toolchain
-        return Manifest(
+        return KernelManifest(
             format=FORMAT,
             key=key,
             name=source.name,

@@ -3,20 +3,20 @@
 from collections.abc import Callable
 
 from hetune.variants.registry.folder import DamagedEntryError, KernelFolder
-from hetune.variants.registry.records import Entry, GcReport, Manifest, VerifyReport
+from hetune.variants.registry.records import GcReport, KernelEntry, KernelManifest, VerifyReport
 
 
-def entries(folder: KernelFolder) -> list[Entry]:
+def entries(folder: KernelFolder) -> list[KernelEntry]:
     """All entries with a readable manifest, the most recently used first."""
     found = []
     for key in folder.list_keys():
         try:
-            manifest = Manifest.from_json(folder.manifest(key).read_text("utf-8"))
+            manifest = KernelManifest.from_json(folder.manifest(key).read_text("utf-8"))
             used = folder.binary(key).stat().st_mtime
         except (OSError, ValueError):
             continue  # `verify` reports it; or another process has just removed it
         found.append(
-            Entry(key, manifest.name, manifest.recipe, manifest.bytes, manifest.created, used)
+            KernelEntry(key, manifest.name, manifest.recipe, manifest.bytes, manifest.created, used)
         )
     return sorted(found, key=lambda entry: (-entry.last_used, entry.key))
 
@@ -76,7 +76,7 @@ def quarantine_if_damaged(folder: KernelFolder, key: str) -> str:
     return ""
 
 
-def _remove_unusable(folder: KernelFolder, kept: list[Entry]) -> int:
+def _remove_unusable(folder: KernelFolder, kept: list[KernelEntry]) -> int:
     """Remove what is no entry, unless it is being built; how many keys there were."""
     removed = 0
     known = {entry.key for entry in kept}
@@ -92,7 +92,7 @@ def _remove_unusable(folder: KernelFolder, kept: list[Entry]) -> int:
 def _is_whole(folder: KernelFolder, key: str) -> bool:
     """Whether a key has a binary, and a manifest of this format; the caller holds its lock."""
     try:
-        Manifest.from_json(folder.manifest(key).read_text("utf-8"))
+        KernelManifest.from_json(folder.manifest(key).read_text("utf-8"))
         folder.binary(key).stat()
     except (FileNotFoundError, ValueError):
         return False
@@ -102,7 +102,7 @@ def _is_whole(folder: KernelFolder, key: str) -> bool:
 
 
 def _evict(
-    folder: KernelFolder, kept: list[Entry], quota: int, is_loaded: Callable[[str], bool]
+    folder: KernelFolder, kept: list[KernelEntry], quota: int, is_loaded: Callable[[str], bool]
 ) -> tuple[tuple[str, ...], int]:
     """Remove the entries used longest ago until the rest fits; their keys, and their bytes."""
     excess = sum(entry.bytes for entry in kept) - quota

@@ -54,7 +54,7 @@ def build(
         progress: Called after each kernel with how many are done, how many there are, and the
             kernel's name.
         device: ``"cpu"``, or a GPU by its compute capability: ``"cuda:sm_90"``.
-        precision: Of products on a GPU: ``"ieee"``, ``"tf32"`` or ``"bf16"``.
+        precision: Of products on a GPU: ``"ieee"``, ``"tf32x3"``, ``"tf32"`` or ``"bf16"``.
         keep: Which variants.
 
     Raises:

@@ -18,7 +18,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.sides import default_variant
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.choice import Choice, Chosen, choose, chosen, contenders
-from hetune.variants.runtime.pricing import Pricer
+from hetune.variants.runtime.cost_estimates import CostEstimator
 from hetune.variants.runtime.scored import domain_of
 
 _TRIALS = 4
@@ -40,7 +40,7 @@ class Policy:
     """How a layer chooses.
 
     Attributes:
-        pricer: Who predicts.
+        estimator: Who predicts.
         memory_limit: Most bytes that a run's temporaries, scratch and result may take, and with
             them what a recording copies.
         expected_runs: Over how many runs preparation is spread. None: learned, a graph that has
@@ -51,7 +51,7 @@ class Policy:
             variant if None.
     """
 
-    pricer: Pricer
+    estimator: CostEstimator
     memory_limit: int | None = None
     expected_runs: float | None = None
     explore: bool = False
@@ -70,7 +70,7 @@ class Policy:
         return choose(
             variants,
             graph,
-            self.pricer,
+            self.estimator,
             memory_limit=self.memory_limit,
             expected_runs=self.expected_runs or math.inf,
             cuda_graph=self.cuda_graph,
@@ -141,7 +141,7 @@ class Calls:
     def foreseen(
         self, variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy
     ) -> tuple[Variant, ...]:
-        """What the next calls may run, each once, if all is compiled by then. Asks the pricer.
+        """What the next calls may run, each once, if all is compiled by then. Asks the estimator.
 
         Raises:
             MemoryLimitError: None fits the limit.
@@ -172,7 +172,7 @@ class Calls:
             return None
         first = self.current.variant if self.current else _default_on(graph, variants)
         spent = self.count * about_seconds(first, graph)
-        if spent >= PATIENCE * policy.pricer.asking_seconds:
+        if spent >= PATIENCE * policy.estimator.estimating_seconds:
             return None
         return first if self.current is not None else at_hand(first)
 
@@ -181,7 +181,7 @@ class Calls:
         return chosen(
             variants,
             graph,
-            policy.pricer,
+            policy.estimator,
             memory_limit=policy.memory_limit,
             expected_runs=runs,
             cuda_graph=policy.cuda_graph,
@@ -224,7 +224,7 @@ def _contenders(
     variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy
 ) -> tuple[Variant, ...]:
     limit = policy.memory_limit
-    return contenders(variants, graph, policy.pricer, memory_limit=limit, most=_CONTENDERS)
+    return contenders(variants, graph, policy.estimator, memory_limit=limit, most=_CONTENDERS)
 
 
 def _default_on(graph: HeteroGraph, variants: tuple[Variant, ...]) -> Variant:

@@ -11,7 +11,7 @@ from hetune.variants.errors import InputError, VariantError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.variants import Variant
-from hetune.variants.runtime.pricing import Pricer
+from hetune.variants.runtime.cost_estimates import CostEstimator
 from hetune.variants.runtime.scored import Candidate, Scored, scored_on
 
 
@@ -66,7 +66,7 @@ class Choice:
     @property
     def source(self) -> str:
         """Who predicted, for a reader."""
-        return self._scored.prices.source
+        return self._scored.estimates.source
 
     @property
     def decision(self) -> Decision:
@@ -82,7 +82,7 @@ class Choice:
         """
         table = self._scored.table
         rows = table.rows_of[self._scored.ids.index(self.id)]
-        return tuple(self._scored.prices.launches[list(rows)].tolist())
+        return tuple(self._scored.estimates.launches[list(rows)].tolist())
 
     def _seconds(self, candidate: Candidate) -> float:
         """Of a run of the kind that was chosen."""
@@ -147,7 +147,7 @@ class Chosen:
 def choose(
     variants: tuple[Variant, ...],
     graph: HeteroGraph,
-    pricer: Pricer,
+    estimator: CostEstimator,
     *,
     memory_limit: int | None = None,
     expected_runs: float = math.inf,
@@ -158,7 +158,7 @@ def choose(
     Args:
         variants: What there is to choose from.
         graph: What to run on.
-        pricer: Who predicts.
+        estimator: Who predicts.
         memory_limit: Most bytes that a run's temporaries, scratch and result may take.
         expected_runs: Over how many runs indexing and binding are spread.
         cuda_graph: Whether runs are replayed as one CUDA graph; chosen along with the variant if
@@ -174,7 +174,7 @@ def choose(
             f"graph is a {type(graph).__name__}: give a HeteroGraph, as hetune.load, generate and "
             "from_pyg make them"
         )
-    scored = scored_on(variants, graph, pricer)
+    scored = scored_on(variants, graph, estimator)
     best, replays = scored.best(memory_limit, expected_runs, cuda_graph)
     return Choice(
         scored.ids[best],
@@ -205,7 +205,7 @@ def check_demands(memory_limit: object = None, expected_runs: object = None) -> 
 def chosen(
     variants: tuple[Variant, ...],
     graph: HeteroGraph,
-    pricer: Pricer,
+    estimator: CostEstimator,
     *,
     memory_limit: int | None = None,
     expected_runs: float = math.inf,
@@ -217,7 +217,7 @@ def chosen(
     Args:
         variants: What there is to choose from.
         graph: What to run on.
-        pricer: Who predicts.
+        estimator: Who predicts.
         memory_limit: Most bytes that a run's temporaries, scratch and result may take.
         expected_runs: Over how many runs indexing and binding are spread.
         cuda_graph: As of `choose`.
@@ -226,7 +226,7 @@ def chosen(
     Raises:
         MemoryLimitError: None fits.
     """
-    scored = scored_on(variants, graph, pricer)
+    scored = scored_on(variants, graph, estimator)
     best, replays = scored.best(memory_limit, expected_runs, cuda_graph, prepared)
     seconds = float(scored.seconds(replays)[best])
     return Chosen(scored.table.variants[best], replays, seconds=seconds)
@@ -235,7 +235,7 @@ def chosen(
 def contenders(
     variants: tuple[Variant, ...],
     graph: HeteroGraph,
-    pricer: Pricer,
+    estimator: CostEstimator,
     *,
     memory_limit: int | None = None,
     most: int = 3,
@@ -244,10 +244,10 @@ def contenders(
 
     What they take is that of runs whose kernels the host starts.
     """
-    scored = scored_on(variants, graph, pricer)
+    scored = scored_on(variants, graph, estimator)
     first, _ = scored.best(memory_limit, math.inf, cuda_graph=False)
-    seconds = scored.prices.seconds
-    spread = pricer.spread(scored.table, scored.domain, kernel_threads())
+    seconds = scored.estimates.seconds
+    spread = estimator.spread(scored.table, scored.domain, kernel_threads())
     within = seconds / spread <= seconds[first] * spread[first]
     order = [i for i in seconds.argsort(kind="stable") if i != first and within[i]]
     fitting = [i for i in order if scored.fits(i, memory_limit)]
@@ -255,27 +255,27 @@ def contenders(
 
 
 def is_replayed(
-    variant: Variant, graph: HeteroGraph, pricer: Pricer, memory_limit: int | None = None
+    variant: Variant, graph: HeteroGraph, estimator: CostEstimator, memory_limit: int | None = None
 ) -> bool:
     """Whether a variant should be faster as one CUDA graph, and fit the limit as such."""
-    scored = scored_on((variant,), graph, pricer)
-    replays = scored.prices.replays
+    scored = scored_on((variant,), graph, estimator)
+    replays = scored.estimates.replays
     if replays is None or not scored.fits(0, memory_limit, replays=True):
         return False
-    return bool(replays[0] < scored.prices.seconds[0])
+    return bool(replays[0] < scored.estimates.seconds[0])
 
 
 def _reason(
     scored: Scored, best: int, memory_limit: int | None, replays: bool, expected_runs: float
 ) -> str:
-    seconds, source = scored.seconds(replays), scored.prices.source
+    seconds, source = scored.seconds(replays), scored.estimates.source
     where = "a GPU" if scored.table.device == "cuda" else _counted(kernel_threads(), "thread")
     where += " as one CUDA graph" * replays
     faster = (seconds < seconds[best]).nonzero()[0].tolist()
     fitting = [i for i in faster if scored.fits(i, memory_limit, replays)]
-    if fitting and best == scored.prices.default:
+    if fitting and best == scored.estimates.default:
         first = min(fitting, key=seconds.__getitem__)
-        if seconds[best] <= scored.prices.tie * seconds[first]:
+        if seconds[best] <= scored.estimates.tie * seconds[first]:
             gain = seconds[best] / seconds[first]
             return (
                 f"the default variant; predictions by {source} for {where} cannot tell it from "

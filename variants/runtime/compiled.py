@@ -31,15 +31,15 @@ from hetune.variants.runtime import fallback, global_hooks
 from hetune.variants.runtime.backends import backend_of
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.choice import Choice, Chosen, check_demands
+from hetune.variants.runtime.cost_estimates import CostEstimator, RooflineEstimator
 from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.runtime.first_sight import is_left_to_module
-from hetune.variants.runtime.float32_range import OUTGROWN, Overflow, may_differ
+from hetune.variants.runtime.float32_range import OUTGROWN, OutgrownError, Overflow, may_differ
 from hetune.variants.runtime.graph_break import outside_of_graphs
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.layer_use import LayerUse
 from hetune.variants.runtime.modes import differentiates, full_precision, transform
 from hetune.variants.runtime.nested_layers import advice
-from hetune.variants.runtime.pricing import Pricer, RooflinePricer
 from hetune.variants.runtime.thread_watch import HELD_UP
 from hetune.variants.runtime.warm import Progress, compile_kernels, with_features
 from hetune.variants.runtime.weights import WeightCache
@@ -50,20 +50,20 @@ def compile(
     *,
     backend: str | Backend | None = None,
     memory_limit: int | None = None,
-    pricer: Pricer | None = None,
-    default_pricer: Callable[[Device], Pricer] = lambda device: RooflinePricer(),
+    estimator: CostEstimator | None = None,
+    default_estimator: Callable[[Device], CostEstimator] = lambda device: RooflineEstimator(),
     expected_runs: float | None = None,
     explore: bool = False,
     cuda_graph: bool | None = None,
     vocabulary: VocabularyLike | None = None,
 ) -> CompiledLayer:
-    """Compiles as `hetune.compile` does; `default_pricer` makes a `pricer` where none is given."""
+    """Compiles as `hetune.compile` does; `default_estimator` makes one where none is given."""
     check_demands(memory_limit, expected_runs)
     runs = _backend(module, backend)
     if isinstance(module, CompiledLayer):
         before = module._policy
         if runs.target == module._runs.backend.target:
-            pricer = pricer or before.pricer
+            estimator = estimator or before.estimator
             cuda_graph = before.cuda_graph if cuda_graph is None else cuda_graph
         memory_limit = before.memory_limit if memory_limit is None else memory_limit
         expected_runs = before.expected_runs if expected_runs is None else expected_runs
@@ -71,8 +71,8 @@ def compile(
         explore, module = explore or before.explore, module.module
     if cuda_graph is None and runs.target == "cpu":
         cuda_graph = False
-    pricer = pricer or default_pricer(runs.target)
-    policy = Policy(pricer, memory_limit, expected_runs, explore, cuda_graph)
+    estimator = estimator or default_estimator(runs.target)
+    policy = Policy(estimator, memory_limit, expected_runs, explore, cuda_graph)
     return CompiledLayer(module, runs, policy, vocabulary_of(vocabulary))
 
 
@@ -184,12 +184,17 @@ class CompiledLayer(ModuleWrapper):
                 except Exception:  # what is wrong is said in our own words
                     graph = self._graph(*prepared)
                     assert graph is not None
-            found = self._compute(*prepared, graph, variant, memory_limit, out)
-            if not isinstance(found, Unsupported):
-                return found
-            if out is None or found.reason is not OUTGROWN:
-                return self._fall_back(original, found, args, kwargs, demands)
-            rows = self._fall_back(original, found, args, kwargs, {**demands, "out=": None})
+            if (reason := prepared[0].graph_refusal(graph)) is not None:
+                return self._fall_back(original, Unsupported(reason), args, kwargs, demands)
+            try:
+                return self._compute(*prepared, graph, variant, memory_limit, out)
+            except OutgrownError:
+                if variant is not None:
+                    raise
+            others = {**demands, "out=": None}
+            rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, others)
+            if out is None:
+                return rows
             wanted = result_of(*prepared, graph, out.view(graph.num_nodes, -1))
             return fallback.copied_to(wanted, rows)
 
@@ -206,9 +211,7 @@ class CompiledLayer(ModuleWrapper):
         variant: str | None,
         memory_limit: int | None,
         out: Tensor | None,
-    ) -> Tensor | dict[str, Tensor] | Unsupported:
-        if (reason := adapter.graph_refusal(graph)) is not None:
-            return Unsupported(reason)
+    ) -> Tensor | dict[str, Tensor]:
         rows, overflow = rows_of(adapter, call, graph).float(), Overflow()
         dtypes = self._autocast.dtypes(adapter, call, rows.device) if out is None else torch.float32
         with full_precision(rows.device.type):
@@ -231,11 +234,20 @@ class CompiledLayer(ModuleWrapper):
             if not weights.fit or (
                 overflow.happened and may_differ(result, (rows, *weights.tensors.values()))
             ):
-                if variant is not None:
-                    raise InputError(f"the result of {variant} may be wrong: {OUTGROWN}")
-                return Unsupported(OUTGROWN)
+                raise OutgrownError(variant or chosen.variant.id)
         result = result if result.dim() == 2 else result.flatten(1)
         return cast(result_of(adapter, call, graph, result), dtypes)
+
+    def run_module(self, x: Tensor, graph: HeteroGraph) -> Tensor:
+        """What the original module gives for a call that a variant cannot be trusted with.
+
+        Args:
+            x: Rows of all nodes, float32 [N, width].
+            graph: What on.
+        """
+        args, kwargs = fallback.arguments_for(self.module, self._adapter, (x, graph), {})
+        found: Tensor = self.module(*args, **kwargs)
+        return found
 
     def explain(self, *args: Any, memory_limit: int | None = None, **kwargs: Any) -> Choice:
         """What a call with these arguments would run, and why. Printed, it is a table.

@@ -7,9 +7,13 @@ between is too large for float32 (or, among weights, too small) and the module's
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
+import torch
 from torch import Tensor
+
+from hetune.variants.errors import InputError
 
 OUTGROWN = (
     "a sum or product outgrows float32 in the order in which it is compiled, and may not in the "
@@ -19,6 +23,13 @@ OUTGROWN = (
 _LEAST, _MOST = 1e-30, 3e38
 _ORDINARY = 1e9
 """Three numbers of this size can be multiplied, and a million such products added."""
+
+
+class OutgrownError(InputError):
+    """A variant's result may not be the module's: a number outgrew float32 on the way."""
+
+    def __init__(self, variant: str) -> None:
+        super().__init__(f"the result of {variant} may be wrong: {OUTGROWN}")
 
 
 class Overflow:
@@ -44,10 +55,35 @@ def may_differ(result: Tensor, inputs: Iterable[Tensor]) -> bool:
         result: What was computed.
         inputs: Features and weights.
     """
-    sizes = [float(each.abs().max()) for each in inputs if each.numel()]
-    if not all(size <= _MOST * 2 for size in sizes):
+    sizes = [_size(each) for each in inputs]
+    if not all(map(math.isfinite, sizes)):
         return False
-    return any(size > _ORDINARY for size in sizes) or not bool(result.isfinite().all())
+    return max(sizes, default=0) > _ORDINARY or not math.isfinite(_size(result))
+
+
+def check_finite(variant: str, result: Tensor, inputs: Iterable[Tensor]) -> None:
+    """Checks a result of a device whose kernels do not notice overflow; waits for the device.
+
+    What overflowed on the way to a finite result is not found.
+
+    Args:
+        variant: Id of what ran.
+        result: What was computed.
+        inputs: Features and weights.
+
+    Raises:
+        OutgrownError: The result is not finite, and all inputs are.
+    """
+    if not math.isfinite(_size(result)) and all(math.isfinite(_size(each)) for each in inputs):
+        raise OutgrownError(variant)
+
+
+def _size(values: Tensor) -> float:
+    """The largest absolute value; infinite or NaN if one is."""
+    if not values.numel():
+        return 0.0
+    low, high = torch.stack(torch.aminmax(values)).tolist()
+    return max(-low, high) if low == low else math.nan
 
 
 def fits(made: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> bool:
@@ -57,11 +93,7 @@ def fits(made: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> bool:
         made: Weights that a plan reads, float32.
         values: The parameters by name, some of which may be among them.
     """
-    sizes = [
-        float(weight.abs().max())
-        for name, weight in made.items()
-        if name not in values and weight.numel()
-    ]
+    sizes = [_size(weight) for name, weight in made.items() if name not in values]
     if all(size == 0 or _LEAST <= size <= _MOST for size in sizes):
         return True
-    return not all(bool(value.isfinite().all()) for value in values.values())
+    return not all(math.isfinite(_size(value)) for value in values.values())

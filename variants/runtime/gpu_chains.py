@@ -1,7 +1,7 @@
 """How long a kernel's slowest program takes on a GPU, in steps of which each waits for the last.
 
-Programs run side by side, and a kernel has ended when all have: where a node has a fifth of all
-edges, one program that takes them a few at a time decides, however fast the card is.
+Programs run side by side, and a kernel has ended when all have: the one with the longest parts of
+rows decides, however fast the card is.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hetune.variants.kernel.gpu_schedule import MOST_EDGES, GpuSchedule
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import ForEach, Gemm, Kernel, Launch, SegmentSum, Traversal
-from hetune.variants.kernel.passes.edge_chunks import edge_loop, most_summed
+from hetune.variants.kernel.passes.phases import phase_of
 from hetune.variants.kernel.walk import statements
 from hetune.variants.kernel.widths import widest
 from hetune.variants.program.nodes import ALL_EDGES, Space
@@ -77,42 +77,34 @@ def chains_of(kernels: Sequence[Kernel], launch: Launch, schedule: GpuSchedule) 
 
     Args:
         kernels: A product, or walks.
-        launch: Theirs, as it runs.
+        launch: Theirs, as it runs (`phased`).
         schedule: How.
     """
     first = kernels[0]
     if isinstance(first, Gemm):
         if isinstance(first.x, SegmentSum):
-            width = min(first.k, schedule.k_of_tile(True))
+            width = min(first.k, 2 * schedule.k_of_tile(True))
             yield Chain(
                 Space.EDGE,
                 Space.DST_PAIR,
                 first.rows.group,
-                at_once=1,
-                elements=schedule.rows_of_tile(True) * width,
-                most=most_summed(first),
+                schedule.edges,
+                schedule.rows_of_tile(True) * schedule.edges * width,
+                most=schedule.edges_of_sum(first),
                 passes=math.ceil(first.k / width),
             )
         return
     walks = [kernel for kernel in kernels if isinstance(kernel, Traversal)]
     width = widest(walks, launch)
-    if (shared := edge_loop(first, schedule)) is not None:
-        # What chunks have of a node that reaches over their ends is added up, many at once.
-        chunk = schedule.edges_of_chunk(width)
-        parts = min(chunk, MOST_EDGES)
-        yield Chain(Space.EDGE, Space.NODE, shared.rows.group, chunk * parts, parts * width)
-        return
     of = Space.DST_PAIR if first.rows.space is Space.DST_PAIR else Space.NODE
-    hubs = schedule.hub_edges if of is Space.NODE and schedule.degree_order else 0
-    for walk in walks:
-        for loop in statements(walk.body):
-            if not isinstance(loop, ForEach):
-                continue
-            rows, group = loop.rows.space, loop.rows.group
-            is_edge = rows is Space.EDGE
-            size = schedule.rows_of_walk(width, has_loops=True)
-            at_once = schedule.edges if is_edge else 1
-            yield Chain(rows, of, group, at_once, size * at_once * width, most=hubs)
-            if hubs:
-                at_once = schedule.edges_of_hub(width) if is_edge else 1
-                yield Chain(rows, of, group, at_once, at_once * width, least=hubs)
+    if (phase := phase_of(first, launch)) is not None:
+        edges, most = schedule.edges, schedule.part_edges
+        elements = schedule.parts_of_walk(width) * edges * width
+        for rows in (loop.rows for loop in phase.loops):
+            yield Chain(rows.space, of, rows.group, edges, elements, most=most)
+        rows = phase.loops[0].rows
+        yield Chain(rows.space, of, rows.group, edges, elements, least=most + 1, most=most)
+        return
+    elements = schedule.rows_of_walk(width) * width
+    for loop in (s for walk in walks for s in statements(walk.body) if isinstance(s, ForEach)):
+        yield Chain(loop.rows.space, of, loop.rows.group, 1, elements)

@@ -9,15 +9,14 @@ import numpy as np
 
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import (
-    ForEach,
     Gemm,
     Launch,
     Rows,
     SegmentSum,
     Traversal,
 )
-from hetune.variants.kernel.passes.edge_chunks import edge_loop
 from hetune.variants.kernel.passes.gpu_kernels import gpu_kernels
+from hetune.variants.kernel.passes.phases import phase_of
 from hetune.variants.kernel.widths import widest
 from hetune.variants.program.nodes import ALL_EDGES, Space
 from hetune.variants.runtime.domain import Domain
@@ -38,12 +37,12 @@ GPU_COLUMNS = (
 """Names of a row's numbers on a GPU, after `COLUMNS`.
 
 - `starts`: kernels that the launch starts: one for each typed product and each traversal
-  (traversals over nodes that follow each other are one), one more for nodes that a product leaves
-  out, two more for a traversal that is shared out by edges; those for hubs are not counted;
+  (traversals over nodes without loops that follow each other are one), one more for nodes that a
+  product leaves out; those that add up partial rows are not counted;
 - `tiles`: programs of its typed products: one for each tile of rows of one type, tile of columns
   and head; `tile_rows`, `tile_columns`, `warps`: as in the schedule;
-- `walks`: programs of its traversals: one for so many rows, or so many edges where edges are
-  shared out; those of hubs are not counted;
+- `walks`: programs of its traversals, as if each row had a part of its own and one for each
+  `part_edges` of its edges;
 - `walk_elements`, `walk_edges`: as in the schedule;
 - `chain`: steps that the slowest program of each kernel takes one after the other, summed over the
   kernels: loads of edges or pairs each of which waits for the one before; `chain_bytes`: what
@@ -91,7 +90,7 @@ class GpuColumns:
 
     def _add(self, row: int, launch: Launch, schedule: GpuSchedule) -> None:
         starts = 0
-        for kernel, *others in gpu_kernels(launch.kernels, schedule):
+        for kernel, *others in gpu_kernels(launch):
             starts += 1
             for chain in chains_of((kernel, *others), launch, schedule):
                 self._chains.setdefault(chain, []).append(row)
@@ -101,15 +100,16 @@ class GpuColumns:
                 size = schedule.rows_of_tile(isinstance(kernel.x, SegmentSum))
                 uses = self._tiles.setdefault((kernel.rows, size), [])
                 uses.append((row, columns * kernel.heads))
-            elif (loop := edge_loop(kernel, schedule)) is not None:
-                starts += 2
-                size = schedule.edges_of_chunk(widest((kernel,), launch))
-                self._walks.setdefault((loop.rows, size), []).append(row)
-            else:
-                walks = [walk for walk in (kernel, *others) if isinstance(walk, Traversal)]
-                has_loops = any(map(_has_loops, walks))
-                size = schedule.rows_of_walk(widest(walks, launch), has_loops)
-                self._walks.setdefault((kernel.rows, size), []).append(row)
+                continue
+            walks = [walk for walk in (kernel, *others) if isinstance(walk, Traversal)]
+            width, phase = widest(walks, launch), phase_of(kernel, launch)
+            size = schedule.rows_of_walk(width)
+            if phase is not None:
+                size = schedule.parts_of_walk(width)
+                for loop in phase.loops:
+                    key = loop.rows, size * schedule.part_edges
+                    self._walks.setdefault(key, []).append(row)
+            self._walks.setdefault((kernel.rows, size), []).append(row)
         self._fixed[row] = (
             starts,
             0,
@@ -132,7 +132,3 @@ def _tiles(rows: Rows, size: int, domain: Domain) -> int:
     if rows.group:
         counts = counts[domain.relations[rows.group]]
     return int(np.ceil(counts / size).sum())
-
-
-def _has_loops(kernel: Traversal) -> bool:
-    return any(isinstance(statement, ForEach) for statement in kernel.body)

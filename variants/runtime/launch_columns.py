@@ -6,7 +6,6 @@ from hetune.variants.kernel.blocks import is_node_blocked
 from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import ForEach, Gemm, Launch, Rows, SegmentSum, Traversal
-from hetune.variants.kernel.passes.edge_chunks import shares_edges
 from hetune.variants.kernel.passes.work import Term, limit_of
 from hetune.variants.kernel.walk import statements
 from hetune.variants.program.nodes import Space
@@ -60,7 +59,7 @@ The first nine and `gathered_bytes` are those of `Work`. The others:
 - `blocks`, `block_nodes`: blocks of destination nodes, hubs aside, and the nodes in one, on
   average; `unblocked`: 1 where the launch walks pairs or edges alone, in no blocks of nodes, or
   runs on a GPU, where all nodes are one block;
-- `edge_balanced`: 1 where programs of a GPU take chunks of edges; 0 on CPUs.
+- `edge_balanced`: always 0; the packaged models for CPUs were trained with it.
 """
 
 _ELEMENT = 4
@@ -76,10 +75,9 @@ def structure_of(launch: Launch, schedule: AnySchedule) -> list[tuple[str, float
     gemms = [kernel for kernel in launch.kernels if isinstance(kernel, Gemm)]
     weight = [kernel.heads * kernel.k * kernel.n for kernel in gemms]
     if isinstance(schedule, GpuSchedule):
-        block_nodes, unblocked, splits = 0, True, shares_edges(launch, schedule)
+        block_nodes, unblocked = 0, True
     else:
-        block_nodes, splits = schedule.block_nodes, False
-        unblocked = not is_node_blocked(launch)
+        block_nodes, unblocked = schedule.block_nodes, not is_node_blocked(launch)
     return [
         ("kernels", len(launch.kernels)),
         ("gemms", len(gemms)),
@@ -88,7 +86,6 @@ def structure_of(launch: Launch, schedule: AnySchedule) -> list[tuple[str, float
         ("n", _mean([kernel.n for kernel in gemms], weight)),
         ("block_nodes", block_nodes),
         ("unblocked", unblocked),
-        ("edge_balanced", splits),
     ]
 
 

@@ -186,9 +186,10 @@ class LayerRunner:
     def _is_replayed(self, chosen: Chosen, graph: HeteroGraph, policy: Policy) -> bool:
         if chosen.cuda_graph is not None:
             return chosen.cuda_graph
-        pricer, limit = policy.pricer, policy.memory_limit
+        estimator, limit = policy.estimator, policy.memory_limit
         return self.use_of(graph).replays_pay(
-            (chosen.variant.key, limit), lambda: is_replayed(chosen.variant, graph, pricer, limit)
+            (chosen.variant.key, limit),
+            lambda: is_replayed(chosen.variant, graph, estimator, limit),
         )
 
 

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.runtime.calls import Calls
 from hetune.variants.runtime.choice import Choice, Decision
-from hetune.variants.runtime.pricing import Pricer
+from hetune.variants.runtime.cost_estimates import CostEstimator
 from hetune.variants.runtime.replay import Recorder, Replays
 from hetune.variants.runtime.thread_watch import ThreadWatch
 
@@ -73,7 +73,7 @@ class LayerUse:
     def __init__(self) -> None:
         self.times: dict[str, RunTimes] = {}
         self._calls: _Recent[tuple[int | None, int], Calls] = _Recent()
-        self._decisions: WeakKeyDictionary[Pricer, _Recent[tuple[float, int], Decision]]
+        self._decisions: WeakKeyDictionary[CostEstimator, _Recent[tuple[float, int], Decision]]
         self._decisions = WeakKeyDictionary()
         self._watches: dict[tuple[str, int, bool], ThreadWatch | None] = {}
         self._replays_pay: dict[tuple[str, int | None], bool] = {}
@@ -85,17 +85,17 @@ class LayerUse:
         return self._calls.of((memory_limit, kernel_threads()), Calls)
 
     def decision(
-        self, pricer: Pricer, demands: tuple[float, int], choose: Callable[[], Choice]
+        self, estimator: CostEstimator, demands: tuple[float, int], choose: Callable[[], Choice]
     ) -> Decision:
-        """What was decided for demands, or else is now; remembered no longer than the pricer.
+        """What was decided for demands, or else is now; remembered no longer than the estimator.
 
         Args:
-            pricer: Who predicts.
+            estimator: Who predicts.
             demands: Expected runs, and threads.
             choose: Chooses, where nothing is remembered.
         """
         with self._lock:
-            recent = self._decisions.setdefault(pricer, _Recent())
+            recent = self._decisions.setdefault(estimator, _Recent())
         return recent.of(demands, lambda: choose().decision)
 
     def record(self, variant: str, seconds: float) -> bool:

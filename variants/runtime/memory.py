@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hetune.variants.backends.triton.parts import carried
+from hetune.variants.backends.triton.shared import carried_width, cut_of
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Buffer, Launch
-from hetune.variants.kernel.passes.edge_chunks import part_elements
+from hetune.variants.kernel.passes.phases import phase_of, phased
 from hetune.variants.kernel.scratch import scratch_layout, whole_scratch
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import Program, Type
@@ -63,8 +65,14 @@ def layout_of(plan: Plan, schedules: tuple[AnySchedule, ...], domain: Domain) ->
 def _scratch(launch: Launch, schedule: AnySchedule, domain: Domain) -> int:
     """Elements of scratch, of a thread's share or of a GPU."""
     if isinstance(schedule, GpuSchedule):
-        parts = part_elements(launch, schedule, domain.count)
-        return sum(whole_scratch(launch, domain.count).values()) + parts
+        launch = phased(launch)
+        phases = ((kernel, phase_of(kernel, launch)) for kernel in launch.kernels)
+        partial_rows = (
+            carried(cut_of(kernel.rows, phase, schedule), domain.index) * carried_width(phase)
+            for kernel, phase in phases
+            if phase is not None
+        )
+        return sum(whole_scratch(launch, domain.count).values()) + sum(partial_rows)
     return scratch_layout(launch, schedule.block_nodes, domain.index).stride
 
 

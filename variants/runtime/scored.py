@@ -12,16 +12,16 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.variants import Variant, device_of
+from hetune.variants.runtime.cost_estimates import CostEstimates, CostEstimator
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.memory import copied_bytes, layout_of
-from hetune.variants.runtime.pricing import Pricer, Prices
 from hetune.variants.runtime.table import CandidateTable
 
 RECORDING_RUNS = 3
 """What recording takes, in runs: two that wait whether there is a third, and one to warm up."""
 
 _PEAKS = GraphSlot[tuple[str, int], int]()
-_PRICES = GraphSlot[tuple[int, tuple[str, ...]], Prices]()
+_ESTIMATES = GraphSlot[tuple[int, tuple[str, ...]], CostEstimates]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,29 +46,29 @@ class Candidate:
 
 
 class Scored:
-    """Variants with their prices on a graph. Keeps the graph alive: never cached on it."""
+    """Variants with their estimates on a graph. Keeps the graph alive: never cached on it."""
 
     def __init__(
-        self, table: CandidateTable, graph: HeteroGraph, domain: Domain, prices: Prices
+        self, table: CandidateTable, graph: HeteroGraph, domain: Domain, estimates: CostEstimates
     ) -> None:
-        self.table, self.graph, self.domain, self.prices = table, graph, domain, prices
+        self.table, self.graph, self.domain, self.estimates = table, graph, domain, estimates
         self.ids = [variant.id for variant in table.variants]
 
     def candidate(self, position: int) -> Candidate:
         """The variant at a position of the table."""
-        replays = self.prices.replays
+        replays = self.estimates.replays
         return Candidate(
             self.ids[position],
             self.table.variants[position].plan_id,
-            float(self.prices.seconds[position]),
+            float(self.estimates.seconds[position]),
             self.peak_bytes(position),
             None if replays is None else float(replays[position]),
         )
 
     def seconds(self, replays: bool) -> np.ndarray:
         """Of runs, or of replays, by variant."""
-        found = self.prices.replays if replays else None
-        return self.prices.seconds if found is None else found
+        found = self.estimates.replays if replays else None
+        return self.estimates.seconds if found is None else found
 
     def peak_bytes(self, position: int, replays: bool = False) -> int:
         """What a run holds, and what a recording keeps beside that."""
@@ -99,7 +99,7 @@ class Scored:
         Raises:
             MemoryLimitError: None fits.
         """
-        prepare = self.prices.prepare - self.prices.prepare.min()
+        prepare = self.estimates.prepare - self.estimates.prepare.min()
         if prepared is not None:
             prepare[self.ids.index(prepared)] = 0
         ways = self._ways(cuda_graph)
@@ -113,9 +113,9 @@ class Scored:
         by_cost = [first] if memory_limit is None else costs.argsort(None, "stable").tolist()
         best = next(filter(fits, (divmod(place, len(self.ids)) for place in by_cost)), None)
         if best is not None:
-            instead = self.prices.default
+            instead = self.estimates.default
             default = [] if instead is None else [(way, instead) for way in range(len(ways))]
-            tied = [p for p in default if costs[p] <= self.prices.tie * costs[best] and fits(p)]
+            tied = [p for p in default if costs[p] <= self.estimates.tie * costs[best] and fits(p)]
             way, position = min(tied, key=costs.__getitem__, default=best)
             return position, ways[way]
         holds = [self.peak_bytes(position, ways[0]) for position in range(len(self.ids))]
@@ -126,25 +126,27 @@ class Scored:
         )
 
     def _ways(self, cuda_graph: bool | None) -> tuple[bool, ...]:
-        if self.prices.replays is None:
+        if self.estimates.replays is None:
             return (False,)
         return (False, True) if cuda_graph is None else (cuda_graph,)
 
     def _cost(self, prepare: np.ndarray, expected_runs: float, replays: bool) -> np.ndarray:
-        once = prepare + replays * RECORDING_RUNS * self.prices.seconds
+        once = prepare + replays * RECORDING_RUNS * self.estimates.seconds
         found: np.ndarray = self.seconds(replays) + once / expected_runs
         return found
 
 
-def scored_on(variants: tuple[Variant, ...], graph: HeteroGraph, pricer: Pricer) -> Scored:
-    """What variants run on a graph, with its prices, kept there for as long as the pricer is."""
+def scored_on(
+    variants: tuple[Variant, ...], graph: HeteroGraph, estimator: CostEstimator
+) -> Scored:
+    """What variants run on a graph, with its estimates, kept there while the estimator is."""
     domain, threads = domain_of(variants, graph), kernel_threads()
     table = CandidateTable.of(variants, domain.side)
     key = threads, _keys(variants)
-    prices = graph.state.of(
-        _PRICES, key, lambda: pricer.price(table, domain, threads), owner=pricer
+    estimates = graph.state.of(
+        _ESTIMATES, key, lambda: estimator.estimate(table, domain, threads), owner=estimator
     )
-    return Scored(table, graph, domain, prices)
+    return Scored(table, graph, domain, estimates)
 
 
 def domain_of(variants: Sequence[Variant], graph: HeteroGraph) -> Domain:

@@ -24,7 +24,8 @@ from hetune.variants.kernel.nodes import (
     Rows,
     Schedule,
 )
-from hetune.variants.kernel.passes.softmax_forms import expanded, running_maximum, three_passes
+from hetune.variants.kernel.passes.phases import phased
+from hetune.variants.kernel.passes.softmax_forms import expanded, three_passes
 from hetune.variants.kernel.passes.work import Formula, Term, formula
 from hetune.variants.plan.choices import Side
 from hetune.variants.plan.sides import default_variant, run_on
@@ -98,14 +99,17 @@ class CandidateTable:
         runs = run_on(promoted, side)
         variants = tuple(dict.fromkeys(runs))
         rows: dict[tuple[Launch, AnySchedule], int] = {}
-        form = three_passes if device_of(variants) == "cpu" else running_maximum
+        on_cpu = device_of(variants) == "cpu"
         self.variants = variants
         self.device: Device = device_of(variants)
         places = {variant: place for place, variant in enumerate(variants)}
         self.place_of = {asked.id: places[run] for asked, run in zip(promoted, runs, strict=True)}
         self.rows_of = tuple(
             tuple(
-                rows.setdefault((expanded(launch, form), schedule), len(rows))
+                rows.setdefault(
+                    (expanded(launch, three_passes) if on_cpu else phased(launch), schedule),
+                    len(rows),
+                )
                 for launch, schedule in zip(variant.plan.counted, variant.schedules, strict=True)
             )
             for variant in variants

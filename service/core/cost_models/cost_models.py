@@ -1,12 +1,12 @@
-"""The shelf of cost models: what is on it, and which of them answers."""
+"""The model registry: what is in it, and which of them answers."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 
-from hetune.costmodel.evaluate.card import MARKDOWN, PAGE
-from hetune.costmodel.following import Following, Given
-from hetune.costmodel.shelf.shelf import Entry, Shelf
+from hetune.costmodel.evaluate.model_card import MARKDOWN, PAGE
+from hetune.costmodel.registry.model_registry import ModelRegistry, RegisteredModel
+from hetune.costmodel.selection.champion import ChampionFollower
 from hetune.profiling.training import promotion
 from hetune.profiling.training.train import cards_folder
 from hetune.service.core.cost_models.documents import (
@@ -22,33 +22,33 @@ from hetune.variants.errors import NotFoundError, PromotionError
 
 
 class CostModels:
-    """The cost models of a shelf.
+    """The cost models of a model registry.
 
-    Models are named by id or alias. Every method also raises `ModelError` where the shelf, or the
-    model that is named, cannot be used.
+    Models are named by id or alias. Every method also raises `ModelError` where the model registry,
+    or the model that is named, cannot be used.
 
     Args:
-        shelf: Where they are.
+        registry: Where they are.
         measurements: What candidates are judged on.
-        following: What chooses; looks at the shelf at once when an alias was set here.
+        follower: What chooses; looks at the model registry at once when an alias was set here.
     """
 
     def __init__(
-        self, shelf: Shelf, measurements: Measurements, following: Following | Given
+        self, registry: ModelRegistry, measurements: Measurements, follower: ChampionFollower
     ) -> None:
-        self._shelf, self._measurements, self._following = shelf, measurements, following
+        self._registry, self._measurements, self._follower = registry, measurements, follower
 
     def list(self) -> CostModelList:
         """All of them, what chooses, and the history of the aliases."""
-        self._following.refresh()
-        active = self._following.active
-        aliases = self._shelf.aliases()
+        self._follower.refresh()
+        active = self._follower.active
+        aliases = self._registry.aliases()
         return CostModelList(
-            models=tuple(map(self._document, self._shelf.entries())),
+            models=tuple(map(self._document, self._registry.entries())),
             active=ActiveModel(
                 model=active.model,
                 since=active.since.isoformat(timespec="seconds"),
-                problem=self._following.problem,
+                problem=self._follower.problem,
             ),
             candidate=aliases.candidate,
             champion=aliases.champion,
@@ -56,8 +56,8 @@ class CostModels:
         )
 
     def ids(self) -> frozenset[str]:
-        """Ids of all of them. Jobs may have trained others: for a GPU, or on other shelves."""
-        return frozenset(self._shelf.ids())
+        """Ids of all of them. Jobs may have trained others: for a GPU, or in other registries."""
+        return frozenset(self._registry.ids())
 
     def get(self, name: str) -> CostModelDocument:
         """One of them.
@@ -73,7 +73,7 @@ class CostModels:
         Raises:
             NotFoundError: There is no such model, or no page about it.
         """
-        path = cards_folder(self._shelf, self._entry(name).id) / PAGE
+        path = cards_folder(self._registry, self._entry(name).id) / PAGE
         try:
             return path.read_bytes()
         except FileNotFoundError:
@@ -88,7 +88,7 @@ class CostModels:
         Raises:
             NotFoundError: There is no such model.
         """
-        path = cards_folder(self._shelf, self._entry(name).id) / MARKDOWN
+        path = cards_folder(self._registry, self._entry(name).id) / MARKDOWN
         return path.read_text(encoding="utf-8") if path.is_file() else None
 
     def picture(self, name: str, picture: str) -> bytes:
@@ -97,7 +97,7 @@ class CostModels:
         Raises:
             NotFoundError: There is no such model, or no such picture.
         """
-        folder = cards_folder(self._shelf, self._entry(name).id)
+        folder = cards_folder(self._registry, self._entry(name).id)
         for path in folder.glob("*.png"):
             if path.name == picture:  # compared, and never a part of a path
                 return path.read_bytes()
@@ -120,14 +120,14 @@ class CostModels:
         machine = machine or entry.manifest.fingerprint.digest
         store = self._measurements.store
         try:
-            found = promotion.promote(self._shelf, entry.id, store, machine)
+            found = promotion.promote(self._registry, entry.id, store, machine)
         except promotion.NothingUnseenError as error:
             raise PromotionError(
                 f"the cost model {entry.id} is not promoted: on machine {machine} nothing was "
                 "measured on graphs of families that it and the champion were not trained on"
                 f"{error.reasons}; run a job that does"
             ) from error
-        self._following.refresh()
+        self._follower.refresh()
         return PromotedModel(
             champion=found.model, regret=found.regret, inputs=len(found.report.outcomes)
         )
@@ -138,21 +138,21 @@ class CostModels:
         Raises:
             PromotionError: There is no champion.
         """
-        if self._shelf.aliases().champion is None:
+        if self._registry.aliases().champion is None:
             raise PromotionError("there is no champion to roll back: promote a model first")
-        champion = self._shelf.rollback()
-        self._following.refresh()
+        champion = self._registry.rollback()
+        self._follower.refresh()
         return RolledBack(champion=champion)
 
-    def _entry(self, name: str) -> Entry:
-        entry = self._shelf.entry(name)
+    def _entry(self, name: str) -> RegisteredModel:
+        entry = self._registry.entry(name)
         if entry is None:
             raise NotFoundError(
                 f"there is no cost model {name[:64]!r}: list them to see which there are"
             )
         return entry
 
-    def _document(self, entry: Entry) -> CostModelDocument:
+    def _document(self, entry: RegisteredModel) -> CostModelDocument:
         papers = entry.manifest
         return CostModelDocument(
             id=entry.id,
@@ -165,5 +165,5 @@ class CostModels:
             inputs=papers.data.problems,
             graph_families=papers.data.graph_families,
             regret=papers.metrics.get(papers.target, {}).get("regret"),
-            has_card=(cards_folder(self._shelf, entry.id) / PAGE).is_file(),
+            has_card=(cards_folder(self._registry, entry.id) / PAGE).is_file(),
         )

@@ -6,7 +6,7 @@ from hetune.service.core.formats.documents import Document
 
 
 class CostModelDocument(Document):
-    """A cost model on the shelf.
+    """A cost model in the model registry.
 
     Attributes:
         id: Its id.
@@ -62,7 +62,7 @@ class ActiveModel(Document):
 
 
 class CostModelList(Document):
-    """The shelf.
+    """The model registry.
 
     Attributes:
         models: The newest first.

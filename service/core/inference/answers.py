@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from hetune.costmodel.explain import Explanation
+from hetune.costmodel.selection.explanation import Explanation
 from hetune.service.core.formats.documents import Document
 from hetune.service.core.graphs.rows import Rows
 
@@ -47,6 +47,7 @@ class LayerReport(Document):
         peak_bytes: Of a run's temporaries, scratch and result.
         measured_seconds: Time that this run took, preparation included; None if there was none.
         threads: That its kernels use, of a CPU.
+        uncompiled: Why the module itself ran in the variant's stead; None where the variant did.
         explanation: Only if it was asked for.
         program: Digest of the layer's program.
     """
@@ -58,6 +59,7 @@ class LayerReport(Document):
     peak_bytes: int
     measured_seconds: float | None = None
     threads: int = 1
+    uncompiled: str | None = None
     explanation: ExplanationReport | None = None
     program: str = ""
 

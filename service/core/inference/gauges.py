@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from hetune.costmodel.following import Following, Given
+from hetune.costmodel.selection.champion import ChampionFollower
 from hetune.profiling.jobs.records import State
 from hetune.service.core.graphs.graphs import GraphStore
 from hetune.service.core.models.device import Usage
@@ -60,8 +60,8 @@ class StoreGauges(Collector):
 class SelectorGauges(Collector):
     """Which cost model chooses, as a label; and whether a champion was refused."""
 
-    def __init__(self, following: Following | Given) -> None:
-        self._following = following
+    def __init__(self, follower: ChampionFollower) -> None:
+        self._follower = follower
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """Names and help."""
@@ -75,8 +75,8 @@ class SelectorGauges(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Values."""
         chooses, refused = self.describe()
-        chooses.add_metric([self._following.active.model], 1)
-        refused.add_metric([], self._following.problem is not None)
+        chooses.add_metric([self._follower.active.model], 1)
+        refused.add_metric([], self._follower.problem is not None)
         return iter((chooses, refused))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from hetune.service.core.graphs.rows import (
 )
 from hetune.service.core.inference.answers import Answer, LayerReport, RunReport
 from hetune.service.core.inference.deadline import check_deadline
+from hetune.service.core.inference.layer_run import LayerRun, run_layer
 from hetune.service.core.inference.metrics import Metrics
 from hetune.service.core.inference.regret import RegretSamples
 from hetune.service.core.inference.selection import ONCE, VariantSelection
@@ -33,7 +34,6 @@ from hetune.service.core.models.jumping_knowledge import join
 from hetune.service.core.models.models import Model
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.threads import used_threads, using_threads
 
 _FLOAT_BYTES = 4
 _IDS_BYTES = 24
@@ -51,6 +51,8 @@ class _Run:
     by_type: bool
     needed: frozenset[int]
     deadline: float | None
+    variants: Sequence[str | None]
+    module_bytes: int
 
     def graph_of(self, layer: int) -> HeteroGraph:
         """What a layer runs on: all of the graph, or a part of it."""
@@ -118,7 +120,8 @@ class Inference:
 
         Raises:
             NotFoundError: There is no such model or graph.
-            InputError: Graph, features, nodes or outputs do not fit, or a number outgrows float32.
+            InputError: Graph, features, nodes or outputs do not fit. Or a number outgrows float32
+                in a variant that was asked for, or the module would need too much memory.
             VariantError: A layer has no such variant.
             MemoryLimitError: No variant fits the limit.
             TooLargeError: The outputs would be over the service's limit.
@@ -151,7 +154,10 @@ class Inference:
         with self._engine.guarded():
             plan = planned(given, ids, len(found.modules), needed, subset, layers)
         by_type = not isinstance(features, Tensor)
-        run = _Run(found, given, plan, nodes, by_type, needed, deadline)
+        named = variants or (None,) * len(found.modules)
+        limit = self._limits.run_bytes
+        limit = limit if memory_limit is None else min(limit, memory_limit)
+        run = _Run(found, given, plan, nodes, by_type, needed, deadline, named, limit)
         with torch.no_grad(), self._engine.guarded():
             reports, kept = self._compute(run, x)
         is_free = variants is None and memory_limit is None
@@ -175,32 +181,36 @@ class Inference:
         for number, layer in enumerate(run.plan.layers):
             check_deadline(run.deadline)
             with step("compute", layer=layer.layer, number=number, variant=layer.variant):
-                x, seconds, threads = self._layer(run, number, x)
+                done = self._layer(run, number, x)
+            x, seconds = done.rows, done.seconds
             use = run.model.compiled[number].use_of(run.graph_of(number))
-            prepared = use.record(layer.variant, seconds)
-            ran = {"measured_seconds": seconds, "threads": threads}
-            reports.append(layer.model_copy(update=ran))
+            prepared = done.uncompiled is not None or use.record(layer.variant, seconds)
+            ran = {"measured_seconds": seconds, "threads": done.threads}
+            reports.append(layer.model_copy(update={**ran, "uncompiled": done.uncompiled}))
             self._metrics.layer_ran(reports[-1], prepared=prepared)
             if number in run.needed:
                 kept[number] = self._rows(run, number, x)
         return tuple(reports), kept
 
-    def _layer(self, run: _Run, number: int, x: Tensor) -> tuple[Tensor, float, int]:
-        """A layer's finished output, and the seconds and threads that the layer took."""
-        engine, model = self._engine, run.model
-        graph, layer = engine.graph(run.graph_of(number)), run.plan.layers[number]
+    def _layer(self, run: _Run, number: int, x: Tensor) -> LayerRun:
+        """What a layer did, with its finished output."""
+        engine, layer = self._engine, run.plan.layers[number]
         part = None if run.plan.steps is None else run.plan.steps[number]
         if part is not None:
             x = part.inputs(x)
-        if number == 0:
-            x = engine.put(x)
-        with using_threads(layer.threads):
-            start = engine.device.now()
-            out = model.compiled[number](x, graph, variant=layer.variant)
-            seconds = engine.device.now() - start
-            threads = used_threads()
-            out = model.finishes[number](out)
-        return out if part is None else part.needed(out), seconds, threads
+        done = run_layer(
+            engine,
+            run.model,
+            number,
+            engine.put(x) if number == 0 else x,
+            engine.graph(run.graph_of(number)),
+            variant=layer.variant,
+            threads=layer.threads,
+            most_bytes=run.module_bytes if run.variants[number] is None else 0,
+            deadline=run.deadline,
+        )
+        out = run.model.finishes[number](done.rows)
+        return replace(done, rows=out if part is None else part.needed(out))
 
     def _rows(self, run: _Run, number: int, out: Tensor) -> Rows:
         """The rows to give, of those that a layer gave."""

@@ -8,7 +8,7 @@ from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 
-from hetune.costmodel.following import Following, Given
+from hetune.costmodel.selection.champion import ChampionFollower
 from hetune.profiling.jobs.records import State
 from hetune.service.core.graphs.graphs import GraphStore
 from hetune.service.core.inference.answers import LayerReport
@@ -39,7 +39,7 @@ class Metrics:
     Args:
         graphs: Whose number and size are told.
         models: Whose number is told.
-        following: What chooses, which is told.
+        follower: What chooses, which is told.
         jobs: Counts jobs by state.
         engine: What runs layers, which is told.
 
@@ -51,7 +51,7 @@ class Metrics:
         compute_seconds: That layers ran, preparation included; `layer`.
         prediction_error: |log(predicted / measured)| of runs that prepared nothing; `layer`.
         failures: Requests that failed; `reason`.
-        variant_chosen: Layers that ran; `layer`, `variant`.
+        variant_chosen: Layers that ran; `layer`, `variant`, which is "module" for uncompiled ones.
         fallbacks: Choices that the roofline model made; `layer`.
         regret_sample: Chosen over best, of layers that were run again when idle; `layer`.
         queue_length: What waits or is under way; `queue`.
@@ -61,7 +61,7 @@ class Metrics:
         self,
         graphs: GraphStore,
         models: ModelStore,
-        following: Following | Given,
+        follower: ChampionFollower,
         jobs: Callable[[], dict[State, int]],
         engine: Engine,
     ) -> None:
@@ -126,7 +126,7 @@ class Metrics:
         )
         told = (
             StoreGauges(graphs, models),
-            SelectorGauges(following),
+            SelectorGauges(follower),
             RegistryGauges(),
             JobGauges(jobs),
             DeviceGauges(engine),
@@ -149,7 +149,8 @@ class Metrics:
         seconds = layer.measured_seconds
         assert seconds is not None
         self._compute_seconds_of(layer.layer).observe(seconds)
-        self._variant_chosen_of(layer.layer, layer.variant).inc()
+        ran = layer.variant if layer.uncompiled is None else "module"
+        self._variant_chosen_of(layer.layer, ran).inc()
         if not prepared and seconds > 0 and layer.predicted_seconds > 0:
             error = abs(math.log(layer.predicted_seconds / seconds))
             self._prediction_error_of(layer.layer).observe(error)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from hetune.costmodel.following import Following, Given
+from hetune.costmodel.selection.champion import ChampionFollower
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.inference.metrics import Metrics
 from hetune.service.core.inference.selection import threads_for
@@ -68,7 +68,7 @@ class RegretSamples:
 
     Args:
         rate: Share of runs that are offered to be taken, 0 to 1; 0 for none.
-        following: Who chooses, and so knows the runners-up.
+        follower: Who chooses, and so knows the runners-up.
         engine: What runs layers.
         limits: `run_bytes` bounds what a sample holds.
         metrics: Where ratios are noted.
@@ -80,7 +80,7 @@ class RegretSamples:
     def __init__(
         self,
         rate: float,
-        following: Following | Given,
+        follower: ChampionFollower,
         engine: Engine,
         limits: ServiceLimits,
         metrics: Metrics,
@@ -88,7 +88,7 @@ class RegretSamples:
         if not 0 <= rate <= 1:
             raise InputError(f"{rate} is no share of runs: take a number from 0 to 1")
         self.rate = rate
-        self._following, self._engine = following, engine
+        self._follower, self._engine = follower, engine
         self._limits, self._metrics = limits, metrics
         self._random = random.Random()  # noqa: S311 (nothing secret)
         self._offered: tuple[Model, HeteroGraph, int, str] | None = None
@@ -124,7 +124,7 @@ class RegretSamples:
         width = model.description.widths[number]
         feature_bytes = graph.num_nodes * width * _FLOAT_BYTES
         limit = self._limits.run_bytes - feature_bytes
-        selector, placed = self._following.active.selector, self._engine.graph(graph)
+        selector, placed = self._follower.active.selector, self._engine.graph(graph)
         threads = threads_for(selector, module, placed)
         with using_threads(threads):
             everything = selector.choose(module, placed).candidates

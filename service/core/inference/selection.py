@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import torch
 
-from hetune.costmodel.explain import Explanation
-from hetune.costmodel.following import Following, Given
-from hetune.costmodel.selector import LEARNED, Selector
+from hetune.costmodel.selection.champion import ChampionFollower
+from hetune.costmodel.selection.explanation import Explanation
+from hetune.costmodel.selection.selector import LEARNED, Selector
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs.graphs import GraphStore
 from hetune.service.core.inference.answers import LayerReport, RunReport, explained
@@ -25,7 +25,6 @@ from hetune.variants.errors import InputError, MemoryLimitError
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import kernel_threads, using_threads
-from hetune.variants.program.canonical import digest
 from hetune.variants.runtime.choice import Choice, Decision
 
 T = TypeVar("T")
@@ -42,7 +41,7 @@ class VariantSelection:
     Args:
         graphs: Where graphs are looked up by id.
         models: Where models are looked up.
-        following: Tells what chooses now; asked once for all layers of a request.
+        follower: Tells what chooses now; asked once for all layers of a request.
         engine: What would run layers: choices are for it.
         limits: `run_bytes` bounds every choice.
         metrics: Where choices are counted and timed.
@@ -52,13 +51,13 @@ class VariantSelection:
         self,
         graphs: GraphStore,
         models: ModelStore,
-        following: Following | Given,
+        follower: ChampionFollower,
         engine: Engine,
         limits: ServiceLimits,
         metrics: Metrics,
     ) -> None:
         self._graphs, self._models, self._engine = graphs, models, engine
-        self._following, self._limits, self._metrics = following, limits, metrics
+        self._follower, self._limits, self._metrics = follower, limits, metrics
 
     def select(
         self,
@@ -143,7 +142,7 @@ class VariantSelection:
         limit = self._limits.run_bytes
         limit = limit if memory_limit is None else min(limit, memory_limit)
         is_default = memory_limit is None and variants is None and not explain
-        active = self._following.active
+        active = self._follower.active
         selector = active.selector
         demands = expected_runs, torch.get_num_threads()
         reports = []
@@ -162,7 +161,8 @@ class VariantSelection:
                     decision = _decided(choose(), variant, limit)
                 if decision.source != LEARNED:
                     self._metrics.fallbacks.labels(module.kind).inc()
-                reports.append(_report(module, decision, explanation))
+                program = model.programs[number]
+                reports.append(_report(module.kind, program, decision, explanation))
         return tuple(reports)
 
     def _ask(
@@ -215,15 +215,15 @@ def _decided(choice: Choice, variant: str | None, limit: int) -> Decision:
 
 
 def _report(
-    module: RelationalLayer, decision: Decision, explanation: Explanation | None
+    layer: str, program: str, decision: Decision, explanation: Explanation | None
 ) -> LayerReport:
     return LayerReport(
-        layer=module.kind,
+        layer=layer,
         variant=decision.variant,
         reason=decision.reason,
         predicted_seconds=decision.seconds,
         peak_bytes=decision.peak_bytes,
         threads=decision.threads,
-        program=digest(module.program()),
+        program=program,
         explanation=None if explanation is None else explained(explanation),
     )

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from hetune.costmodel.following import Following, Given
+from hetune.costmodel.selection.champion import ChampionFollower
 from hetune.service.core.models.models import ModelStore
 from hetune.variants.errors import CompileError, HetuneError, NotReadyError, RegistryError
 from hetune.variants.runtime.build import build
@@ -27,7 +27,7 @@ class WarmUp:
 
     Args:
         models: Where they are.
-        following: Who chooses variants.
+        follower: Who chooses variants.
         names: Of models, or ``name@alias``.
         builds_for: What kernels are compiled for, as `build` takes it; None for nothing.
         prepare: Compiles what every run needs; None where that was done. It raises `CompileError`
@@ -37,12 +37,12 @@ class WarmUp:
     def __init__(
         self,
         models: ModelStore,
-        following: Following | Given,
+        follower: ChampionFollower,
         names: Iterable[str],
         builds_for: str | None,
         prepare: Callable[[], None] | None = None,
     ) -> None:
-        self._models, self._following, self._builds_for = models, following, builds_for
+        self._models, self._follower, self._builds_for = models, follower, builds_for
         self._left = dict.fromkeys(names, "is being loaded")
         self._stopped = threading.Event()
         self._prepare = prepare
@@ -140,4 +140,4 @@ class WarmUp:
                 report.reused,
             )
         for module in model.modules:
-            self._following.active.selector.warm_up(module)
+            self._follower.active.selector.warm_up(module)

@@ -70,6 +70,8 @@ def _named(answer: Answer) -> dict[str, Tensor]:
 def _json(answer: Answer, id: str | None, outputs: list[dict[str, Any]]) -> bytes:
     report = answer.report
     parameters: dict[str, str] = {"variants": ", ".join(layer.variant for layer in report.layers)}
+    if reasons := {layer.uncompiled for layer in report.layers if layer.uncompiled}:
+        parameters["uncompiled"] = ", ".join(sorted(reasons))
     if report.subset is not None:
         parameters["subset"] = report.subset.how
     document: dict[str, Any] = {

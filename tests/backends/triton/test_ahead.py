@@ -19,7 +19,7 @@ from hetune.variants.kernel.passes.fuse import fused
 from hetune.variants.registry import KernelSource
 
 from ...registry.alive import wait_for_end
-from ..launches import ACTIVATED, RGCN, SOFTMAX, WEIGHTED
+from ..launches import ACTIVATED, RGCN, SOFTMAX
 
 pytest.importorskip("triton")
 GOLDEN = {"rgcn": RGCN.format(d=63), "softmax": SOFTMAX.format(d=16, h=2)}
@@ -54,15 +54,6 @@ def test_cubins_round_through_the_registry(capability, tmp_path):
     path = tmp_path / "kernels" / f"{again.key(sources[0])}.so"
     path.write_bytes(binary[:-1] + b"?")
     assert again.find(sources[0]) is None
-
-
-@pytest.mark.parametrize(("balance", "capability"), [("node", 80), ("edge", 90)])
-def test_sums_and_softmaxes_compile(balance, capability, tmp_path):
-    """With a running maximum, and with segmented scans."""
-    launch = fused(parse(WEIGHTED.format(d=8, h=2)), "cuda")
-    text = emit(launch, GpuSchedule(balance=balance, hub_elements=1024)).source.text
-    assert ("associative_scan" in text) == (balance == "edge")
-    assert len(cubins_of(text, capability, tmp_path)) == (3 if balance == "edge" else 2)
 
 
 @pytest.mark.parametrize(("precision", "capability"), [("ieee", 90), ("bf16", 80)])

@@ -73,7 +73,7 @@ def test_a_given_schedule_is_taken_in_place_of_the_variants():
 
 
 def test_precisions_that_there_are_not():
-    with pytest.raises(KernelError, match="take one of ieee, tf32, bf16"):
+    with pytest.raises(KernelError, match="take one of ieee, tf32x3, tf32, bf16"):
         TritonBackend("fp8")
 
 
@@ -87,7 +87,8 @@ def test_a_cpu_runs_no_variants_of_a_gpu(graph):
     ("options", "message"),
     [
         ({"tile_k": 8}, "tile_k is 8: take a power of two, 16 or more"),
-        ({"nodes": 3}, r"nodes is 3: take a power of two, 0 or more \(or 0\)"),
+        ({"edges": 3}, "edges is 3: take a power of two, 1 or more"),
+        ({"part_edges": 1}, "part_edges is 1: take a power of two, 2 or more"),
         ({"stages": 0}, "stages is 0"),
     ],
 )
@@ -141,7 +142,9 @@ def test_kernels_of_the_registry_are_started_by_the_driver(monkeypatch, registry
     registry.build([code.source])
     start = backend._loaded(code.source, GPU)["kernel_0"]
     assert backend._loaded(code.source, GPU)["kernel_0"] is start
-    call = module._Call(card, start, code.kernels[0], Domain(graph, CPU), {"y": slice(4, 24)})
+    call = module._Call(
+        card, start, code.kernels[0], (0, (1, 1, 1)), Domain(graph, CPU), {"y": slice(4, 24)}
+    )
     x, own = torch.rand(5, 4), torch.rand(24)
     call({"x": x}, own, 5)
     assert card.started == [((1, 1, 1), [x.data_ptr(), own.data_ptr() + 16, 5], 5)]
@@ -150,7 +153,7 @@ def test_kernels_of_the_registry_are_started_by_the_driver(monkeypatch, registry
     assert len(card.started) == 1
     (((grid), options),) = card.interpreted
     assert grid == (1, 1, 1)
-    assert options == {"num_warps": 1, "num_stages": 1, "enable_fp_fusion": True}
+    assert options == {"num_warps": 4, "num_stages": 1, "enable_fp_fusion": True}
 
 
 def test_what_the_driver_refuses_is_put_aside(monkeypatch, registry):

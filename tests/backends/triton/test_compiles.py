@@ -17,7 +17,7 @@ from tests.full import FULL
 
 from hetune.variants.backends.triton.ahead import TritonCompiler
 from hetune.variants.backends.triton.codegen import print_unit
-from hetune.variants.backends.triton.target import Function, Unit
+from hetune.variants.backends.triton.target import TritonFunction, TritonUnit
 from hetune.variants.frontend.presets import preset_programs
 from hetune.variants.plan.variants import variants_of
 
@@ -29,7 +29,7 @@ CAPABILITIES = (80, 90)
 
 
 @cache
-def units(layer: str, width: int, heads: int) -> tuple[Unit, ...]:
+def units(layer: str, width: int, heads: int) -> tuple[TritonUnit, ...]:
     """The modules of a layer's variants, of `hetune.nn` and of PyG."""
     return tuple(
         unit
@@ -39,18 +39,18 @@ def units(layer: str, width: int, heads: int) -> tuple[Unit, ...]:
     )
 
 
-def joined(units: Iterable[Unit]) -> Unit:
+def joined(units: Iterable[TritonUnit]) -> TritonUnit:
     """All kernels that differ, in one module."""
     functions = (replace(f, name=f"kernel_{place}") for place, f in enumerate(distinct(units)))
     helpers = dict.fromkeys(helper for unit in units for helper in unit.helpers)
-    return Unit("All kernels of a layer's variants.", tuple(helpers), tuple(functions))
+    return TritonUnit("All kernels of a layer's variants.", tuple(helpers), tuple(functions))
 
 
-def in_turn(functions: Iterable[Function], turn: int) -> tuple[Function, ...]:
+def in_turn(functions: Iterable[TritonFunction], turn: int) -> tuple[TritonFunction, ...]:
     """An eighth of those that differ by more than numbers; of each kind another number's."""
-    kinds: dict[str, list[Function]] = {}
+    kinds: dict[str, list[TritonFunction]] = {}
     for function in functions:
-        printed = print_unit(Unit("", (), (replace(function, name="kernel"),)))
+        printed = print_unit(TritonUnit("", (), (replace(function, name="kernel"),)))
         kinds.setdefault(re.sub(r"\d+", "0", printed), []).append(function)
     members = [each[place % len(each)] for place, each in enumerate(kinds.values())]
     return tuple(members[turn :: 4 * len(CAPABILITIES)])

@@ -13,7 +13,7 @@ from hetune.variants.testing.row_launches import random_rows
 
 from ..launches import ACTIVATED, ACTIVATED_PAIRS, FUNCTIONS, SOURCE_PAIRS
 
-SMALL = GpuSchedule(tile_rows=16, tile_columns=16, tile_k=16, nodes=8, edges=2)
+SMALL = GpuSchedule(tile_rows=16, tile_columns=16, tile_k=16, edges=2, elements=64)
 SCHEDULES = {"default": GpuSchedule(), "small": SMALL}
 
 

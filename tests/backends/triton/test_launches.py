@@ -14,12 +14,12 @@ from hetune.variants.testing.launches import random_launch
 
 from ..launches import ATTEND, GATHERED, NARROW, RGCN, SCORES, SOFTMAX, TRANSFORM
 
-SMALL = GpuSchedule(tile_rows=16, tile_columns=16, tile_k=16, nodes=8, edges=2)
+SMALL = GpuSchedule(tile_rows=16, tile_columns=16, tile_k=16, edges=2, elements=64)
 SCHEDULES = {
     "small": SMALL,
-    "wide": GpuSchedule(nodes=1, edges=8),
-    "in order": GpuSchedule(nodes=16, edges=1, degree_order=False),
-    "hubs": GpuSchedule(hub_edges=8, hub_elements=512),
+    "wide": GpuSchedule(edges=8, elements=4096),
+    "one edge at once": GpuSchedule(edges=1),
+    "short parts": GpuSchedule(part_edges=4, elements=512),
     "default": GpuSchedule(),
 }
 WITH_HEADS = {"scores": SCORES, "softmax": SOFTMAX, "attend": ATTEND, "narrow": NARROW}

@@ -5,16 +5,16 @@ import pytest
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.passes.fuse import fused
-from hetune.variants.kernel.passes.softmax_forms import expanded, running_maximum
+from hetune.variants.kernel.passes.phases import phased
 from hetune.variants.testing.graphs import typed_graph
 
 from ..launches import ATTENTION
 
 SCHEDULES = {
     "default": GpuSchedule(),
-    "one edge at once": GpuSchedule(nodes=8, edges=1),
-    "hubs": GpuSchedule(hub_edges=8, hub_elements=64),
-    "in order": GpuSchedule(degree_order=False, edges=8),
+    "one edge at once": GpuSchedule(edges=1, elements=128),
+    "parts of 8": GpuSchedule(part_edges=8, elements=64),
+    "parts of 2": GpuSchedule(part_edges=2, edges=2),
 }
 FACTORS = {"usual": 1.0, "steep": 30.0, "far": 1e4, "extreme": 1e37}
 """What scores are multiplied by. Their sum stays exact: they are read, not computed."""
@@ -46,6 +46,6 @@ def test_groups_without_edges(check, empty):
 
 def test_it_is_one_kernel_without_scratch():
     launch = fused(parse(ATTENTION.format(d=5, h=2)), "cuda")
-    (kernel,) = expanded(launch, running_maximum).kernels
+    (kernel,) = phased(launch).kernels
     assert sum("ForEach" in type(s).__name__ for s in kernel.body) == 2
     assert not any(buffer.scratch for buffer in launch.buffers)

@@ -15,7 +15,7 @@ from itertools import product
 import pytest
 from tests.full import FULL
 
-from hetune.variants.backends.triton.target import Function
+from hetune.variants.backends.triton.target import TritonFunction
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.testing.conformance import check_variants
@@ -65,7 +65,7 @@ def variants(name: str, heads: int, width: int) -> dict[str, tuple[int, int]]:
 
 
 @cache
-def kernels(name: str, heads: int) -> dict[str, frozenset[Function]]:
+def kernels(name: str, heads: int) -> dict[str, frozenset[TritonFunction]]:
     """The kernels of each variant of width `WIDTH`."""
     return {variant.id: kernels_of(variant) for variant in made(name, heads, WIDTH)}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hetune.variants.backends.arguments import SlotTable
 from hetune.variants.backends.slots import BufferSlot, IndexSlot, NodeTypeSlot, identifier
-from hetune.variants.backends.triton.values import HELPERS, SCANS
+from hetune.variants.backends.triton.values import HELPERS
 from hetune.variants.kernel.nodes import Launch, Rows
 from hetune.variants.program.nodes import End
 
@@ -52,31 +52,84 @@ class IdleNodesSlot:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """Which `RowParts` a Traversal is shared out in.
+
+    Attributes:
+        rows: Whose inner rows are cut.
+        loops: The inner rows of each of its loops.
+        most: Inner rows of a part, of all loops together.
+    """
+
+    rows: Rows
+    loops: tuple[Rows, ...]
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartsTable:
+    """The parts of a cut, and how many of them a program takes.
+
+    Attributes:
+        cut: The parts.
+        edges: Inner rows of a part that a program takes at once, a power of two.
+        parts: Parts of a program. Of parts that are shorter than `edges` it takes more.
+    """
+
+    cut: Cut
+    edges: int
+    parts: int
+
+    @property
+    def tiles(self) -> tuple[int, ...]:
+        """Inner rows at once of programs for shorter parts, ascending; `edges` is the last."""
+        return tuple(1 << power for power in range(self.edges.bit_length()))
+
+    def parts_of_length(self, length: int) -> int:
+        """Parts of a program, of such that are no longer; a power of two."""
+        return self.parts * self.edges // min(length, self.edges)
+
+
+@dataclass(frozen=True, slots=True)
+class PartsSlot:
+    """A field of `RowParts` or of `PartPrograms`, int32; some have one for each loop."""
+
+    table: PartsTable
+    field: str
+    loop: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CarrySlot:
-    """Memory of a run: float32, for each chunk of so many rows so many numbers.
+    """Memory of a run: float32, for each partial row of a cut so many numbers.
 
     Kernels that name it alike share it.
     """
 
     name: str
-    rows: Rows
-    chunk: int
+    cut: Cut
     width: int
 
 
-_OwnSlot = TilesSlot | IdleNodesSlot | CarrySlot
+_OwnSlot = TilesSlot | IdleNodesSlot | PartsSlot | CarrySlot
 Slot = BufferSlot | IndexSlot | NodeTypeSlot | _OwnSlot
 
 
 @dataclass(frozen=True, slots=True)
-class Hubs:
-    """The nodes with at least so many incoming edges, which are the first by degree."""
-
-    edges: int
+class FirstProgram:
+    """The first program of a level of parts, in the numbering of all levels' programs."""
 
 
-Count = Rows | IdleNodesSlot | Hubs
-"""What is counted: rows of a domain, the nodes of a slot, or hubs."""
+Count = Rows | IdleNodesSlot | FirstProgram
+"""What is counted: rows of a domain, the nodes of a slot, or programs of other levels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """The programs of the first level of parts, or of each level of partial rows."""
+
+    table: PartsTable
+    joins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,27 +137,34 @@ class Grid:
     """How many programs a kernel has.
 
     Attributes:
-        rows: What the first axis goes over: tiles, or a count of rows.
+        rows: What the first axis goes over: tiles, parts, or a count of rows.
         size: Rows for each program, where rows are counted.
         columns: Programs along the second axis.
         heads: Programs along the third.
     """
 
-    rows: Tiling | Count
+    rows: Tiling | Level | Rows | IdleNodesSlot
     size: int = 1
     columns: int = 1
     heads: int = 1
 
 
-_TAKEN = frozenset((*keyword.kwlist, "tl", "triton", "range", "float", "maximum", *HELPERS, *SCANS))
+_TAKEN = frozenset(
+    (*keyword.kwlist, "tl", "triton", "range", "float", "maximum", "U", "P", *HELPERS)
+)
 
 
-class Arguments(SlotTable[_OwnSlot, Count]):
+class TritonArguments(SlotTable[_OwnSlot, Count]):
     """The slots of a Triton kernel: pointers end in ``_ptr``, counts in ``_rows``."""
 
     def __init__(self, launch: Launch) -> None:
         super().__init__(launch)
         self._locals: set[str] = set(_TAKEN)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of all pointers and counts, in order."""
+        return tuple(name for _, name in (*self.pointers, *self.counts))
 
     def typed_pointers(self) -> tuple[tuple[str, str], ...]:
         """Type and name of each pointer."""
@@ -121,9 +181,14 @@ class Arguments(SlotTable[_OwnSlot, Count]):
         """Pointer to the nodes without an edge at one end."""
         return self._pointer(IdleNodesSlot(end), f"without_{end}")
 
+    def parts(self, table: PartsTable, field: str, loop: int = 0) -> str:
+        """Pointer to a field of the parts, or of their programs."""
+        name = f"part_{field}" if field in ("row", "slot") else f"part_{field}_{loop}"
+        return self._pointer(PartsSlot(table, field, loop), name)
+
     def carry(self, slot: CarrySlot) -> str:
         """Pointer to memory of the run."""
-        return self._pointer(slot, "parts")
+        return self._pointer(slot, "partial")
 
     def count(self, of: Count) -> str:
         """A count."""
@@ -132,8 +197,8 @@ class Arguments(SlotTable[_OwnSlot, Count]):
                 name = f"{of.group or 'all'}_{of.space}"
             case IdleNodesSlot():
                 name = f"without_{of.end}"
-            case Hubs():
-                name = "hub"
+            case FirstProgram():
+                name = "program"
         return self._count(of, name)
 
     def reserve(self, names: Iterable[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,18 @@ from hetune.variants.backends.slots import BufferSlot, IndexSlot, NodeTypeSlot
 from hetune.variants.backends.triton.ahead import gpu_registry
 from hetune.variants.backends.triton.arguments import (
     CarrySlot,
-    Count,
-    Hubs,
+    FirstProgram,
     IdleNodesSlot,
+    Level,
+    PartsSlot,
     Slot,
     TilesSlot,
     Tiling,
 )
 from hetune.variants.backends.triton.driver import DriverError, Start, cuda_driver
-from hetune.variants.backends.triton.emit import Emitted, emit
+from hetune.variants.backends.triton.emit import TritonSource, emit
 from hetune.variants.backends.triton.lower import Lowered
+from hetune.variants.backends.triton.parts import carried, parts_of, programs_of
 from hetune.variants.backends.triton.precision import check_precision
 from hetune.variants.backends.triton.tiles import Tiles, tiles_of
 from hetune.variants.backends.triton.toolkit import interpreting, module_of
@@ -34,6 +36,7 @@ from hetune.variants.graph.device_index import DeviceIndex
 from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Launch, Rows
+from hetune.variants.kernel.passes.phases import phased
 from hetune.variants.kernel.scratch import whole_scratch
 from hetune.variants.registry import KernelSource, Registry
 
@@ -43,6 +46,7 @@ _ELEMENT = 4
 """Bytes of a float32."""
 _APART = 128
 """Elements that parts of a launch's own memory begin at multiples of."""
+_Start = tuple[int, tuple[int, int, int]]
 _log = logging.getLogger(__name__)
 
 
@@ -53,7 +57,7 @@ class TritonBackend:
     allocator.
 
     Args:
-        precision: Of products: ``"ieee"`` (float32), ``"tf32"`` or ``"bf16"``.
+        precision: Of products: ``"ieee"`` (float32), ``"tf32x3"``, ``"tf32"`` or ``"bf16"``.
         schedule: How all launches are tiled, in place of what their variants say.
         registry_of: Where kernels may lie that were compiled ahead of time for a compute
             capability (times ten). Those that do not are compiled by Triton when they first run.
@@ -112,10 +116,10 @@ class TritonBackend:
         module = module_of(code.source)
         device = _index(place, "").device
         loaded = self._loaded(code.source, device)
-        scratch = whole_scratch(launch, place.count)
-        temporary = {b.name: b.scratch for b in launch.buffers if b.scratch}
+        scratch = whole_scratch(phased(launch), place.count)
+        temporary = {b.name: b.scratch for b in phased(launch).buffers if b.scratch}
         for slot in {s for k in code.kernels for s in k.pointers if isinstance(s, CarrySlot)}:
-            scratch[slot.name] = -(-place.count(slot.rows) // slot.chunk) * slot.width
+            scratch[slot.name] = carried(slot.cut, place.index) * slot.width
             temporary[slot.name] = slot.name
         parts, elements = dict[str, slice](), 0
         for name, size in scratch.items():
@@ -123,8 +127,11 @@ class TritonBackend:
             elements += -(-size // _APART) * _APART
         own = {name: parts[of] for name, of in temporary.items()}
         calls = tuple(
-            _Call(getattr(module, k.function.name), loaded.get(k.function.name), k, place, own)
+            _Call(
+                getattr(module, k.function.name), loaded.get(k.function.name), k, start, place, own
+            )
             for k in code.kernels
+            for start in _starts(k, place)
         )
 
         def allocated() -> Tensor:
@@ -141,7 +148,7 @@ class TritonBackend:
 
         return run
 
-    def _emitted(self, launch: Launch, schedule: AnySchedule) -> Emitted:
+    def _emitted(self, launch: Launch, schedule: AnySchedule) -> TritonSource:
         """The launch as its variant wants it; one for a CPU says nothing of that."""
         wanted = schedule if isinstance(schedule, GpuSchedule) else GpuSchedule()
         return emit(launch, self.schedule or wanted, self._precision)
@@ -195,6 +202,7 @@ class _Call:
         kernel: Triton's.
         loaded: What starts it without Triton.
         lowered: What it is called with.
+        start: Its first program, among those of all levels of parts, and its grid.
         place: The graph.
         own: Which part of the launch's own memory a buffer has.
     """
@@ -204,6 +212,7 @@ class _Call:
         kernel: Any,
         loaded: Start | None,
         lowered: Lowered,
+        start: _Start,
         place: Place,
         own: Mapping[str, slice],
     ) -> None:
@@ -217,8 +226,10 @@ class _Call:
             slot.name if isinstance(slot, BufferSlot | CarrySlot) else _array(slot, place)
             for slot in lowered.pointers
         ]
-        self._counts = tuple(_count(of, place) for of in lowered.counts)
-        self._grid = _programs(lowered, place)
+        first, self._grid = start
+        self._counts = tuple(
+            first if isinstance(of, FirstProgram) else _count(of, place) for of in lowered.counts
+        )
         names = [(i, of) for i, of in enumerate(self._pointers) if isinstance(of, str)]
         self._given = [(i, name) for i, name in names if name not in own]
         self._offsets = [(i, own[name].start * _ELEMENT) for i, name in names if name in own]
@@ -236,8 +247,6 @@ class _Call:
             memory: Its own.
             stream: The current one's handle.
         """
-        if not all(self._grid):
-            return
         if self._loaded is not None and self._aligned:
             arguments, low, start = self._arguments.copy(), 0, memory.data_ptr()
             for i, name in self._given:
@@ -282,28 +291,34 @@ def _array(slot: Slot, place: Place) -> Tensor:
             found = getattr(_tiles(tiling, place), field)
         case IdleNodesSlot(end=end):
             found = _index(place, "").nodes_without_edges(end)
+        case PartsSlot(table=table, field=field, loop=loop):
+            of_programs = field in ("first", "most")
+            columns = (
+                programs_of(table, place.index) if of_programs else parts_of(table.cut, place.index)
+            )
+            found = getattr(columns, field)
+            found = found[loop] if isinstance(found, tuple) else found
         case BufferSlot() | CarrySlot():
             raise AssertionError("buffers are given with every run")
     assert isinstance(found, Tensor)
     return found
 
 
-def _count(of: Count, place: Place) -> int:
-    match of:
-        case Rows() as rows:
-            return place.count(rows)
-        case Hubs(edges=edges):
-            index = _index(place, "")
-            name = f"nodes with {edges} edges"
-            return index.step(name, lambda: int((index.in_degree >= edges).sum()))
-        case nodes:
-            return _array(nodes, place).numel()
+def _count(of: Rows | IdleNodesSlot, place: Place) -> int:
+    return place.count(of) if isinstance(of, Rows) else _array(of, place).numel()
 
 
-def _programs(lowered: Lowered, place: Place) -> tuple[int, int, int]:
+def _starts(lowered: Lowered, place: Place) -> Iterator[_Start]:
+    """How often a kernel is started: once, or for each level of partial rows; never for none."""
     grid = lowered.grid
-    if isinstance(grid.rows, Tiling):
-        first = _tiles(grid.rows, place).count
-    else:
-        first = -(-_count(grid.rows, place) // grid.size)
-    return first, grid.columns, grid.heads
+    match grid.rows:
+        case Level(table, joins):
+            first, *others = programs_of(table, place.index).starts
+            starts = others if joins else [first]
+        case Tiling() as tiling:
+            starts = [(0, _tiles(tiling, place).count)]
+        case rows:
+            starts = [(0, -(-_count(rows, place) // grid.size))]
+    for first_program, count in starts:
+        if count and grid.columns and grid.heads:
+            yield first_program, (count, grid.columns, grid.heads)

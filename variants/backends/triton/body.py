@@ -6,14 +6,20 @@ from math import prod
 
 from hetune.variants.backends.describe import describe_traversal
 from hetune.variants.backends.places import VARIABLES, segment_array
-from hetune.variants.backends.triton.arguments import Arguments
-from hetune.variants.backends.triton.blocks import Blocks, Frame
-from hetune.variants.backends.triton.target import For, Function, Let, Statement
+from hetune.variants.backends.triton.arguments import TritonArguments
+from hetune.variants.backends.triton.blocks import TritonBlocks, TritonFrame
+from hetune.variants.backends.triton.target import (
+    TritonCallee,
+    TritonFor,
+    TritonFunction,
+    TritonLet,
+    TritonStatement,
+)
 from hetune.variants.backends.triton.values import (
     HELPERS,
     LANES,
     Axis,
-    Value,
+    TritonValue,
     apply,
     broadcast,
     row_axes,
@@ -34,9 +40,9 @@ from hetune.variants.kernel.nodes import (
 )
 from hetune.variants.kernel.walk import statements, writes
 from hetune.variants.kernel.widths import power_of_two, widest
-from hetune.variants.program.nodes import Space
 
-_MOST_WARPS = 8
+_MOST_WARPS = 4
+_ELEMENTS_OF_WARP = 512
 LOWEST = "-3.4028234663852886e+38"
 """Where a running maximum starts: unlike -inf, what is subtracted from it is a number."""
 
@@ -52,38 +58,44 @@ class BodyLowering:
         self.rows = traversals[0].rows
         self.name = name
         self.launch = launch
-        self.args = Arguments(launch)
-        self.blocks = Blocks(launch, self.args)
-        self.values: dict[str, Value] = {}
+        self.args = TritonArguments(launch)
+        self.blocks = TritonBlocks(launch, self.args)
+        self.values: dict[str, TritonValue] = {}
         self.reductions: dict[str, str] = {}
+        self.compensates = True
+        """Whether sums of inner rows may be long, and keep what their additions round away."""
         self.lost: dict[str, str] = {}
-        """What each sum has too much, by the rounding of its last addition."""
+        """What each such sum has too much, by the rounding of its last addition."""
+        self.zeros: set[str] = set()
+        """Values that are 0 in lanes without a row."""
         self.below: dict[str, list[str]] = {}
         """Of each running maximum, the sums below it."""
         self.helpers: set[str] = set()
         self.stored = frozenset(name for each in traversals for name in writes(each))
         self.width = widest(traversals, launch)
-        self.size = 1
-        """Rows of the outermost loop that a program takes."""
-        self.edges = 1
-        """Edges of inner loops that it has in flight for each of them."""
+        self.extents: dict[Axis, str] = {"n": "1"}
+        """How many rows of the outermost loop a program takes, and edges of each at once."""
+        self.elements = self.width
+        """Float32 elements of the widest value of all of them."""
 
     @property
     def warps(self) -> int:
         """Warps that a program's values keep busy."""
-        elements = self.size * self.edges * self.width
-        return min(_MOST_WARPS, max(1, power_of_two(elements) // 1024))
+        return min(_MOST_WARPS, max(1, power_of_two(self.elements) // _ELEMENTS_OF_WARP))
 
-    def _printed(self, body: tuple[Statement, ...], part: str = "") -> Function:
+    def _printed(
+        self, body: tuple[TritonStatement, ...], part: str = "", callee: TritonCallee | None = None
+    ) -> TritonFunction:
         """The kernel of a body, and for which part of the rows it is, if not all."""
         described = " Then ".join(f"{describe_traversal(each)}." for each in self.traversals)
-        return Function(
+        return TritonFunction(
             self.name,
             f"{described} {part}" if part else described,
             self.args.typed_pointers(),
             tuple(name for _, name in self.args.counts),
             body,
             self.warps,
+            callee=callee,
         )
 
     # --- statements ---------------------------------------------------------------------
@@ -108,50 +120,54 @@ class BodyLowering:
     def _declare(self, stmt: Init) -> None:
         self.reductions[stmt.name] = stmt.reduce
         lanes = self.blocks.inner.lanes
-        sizes = [self.size, self.edges][: len(lanes)]
-        sizes += [power_of_two(extent) for extent in stmt.shape if extent > 1]
+        sizes = [self.extents[lane] for lane in lanes]
+        sizes += [str(power_of_two(extent)) for extent in stmt.shape if extent > 1]
         start = "0.0" if stmt.reduce == "sum" else 'float("-inf")'
         if stmt.name in self.below:
             start = LOWEST
         name = self.args.local(stmt.name)
-        self.blocks.emit(Let(name, f"tl.full({sizes}, {start}, tl.float32)"))
-        self.values[stmt.name] = Value(name, stmt.shape, (*lanes, *row_axes(stmt.shape)))
-        if stmt.reduce == "sum":
+        self.blocks.emit(TritonLet(name, f"tl.full([{', '.join(sizes)}], {start}, tl.float32)"))
+        self.values[stmt.name] = TritonValue(name, stmt.shape, (*lanes, *row_axes(stmt.shape)))
+        if stmt.reduce == "sum" and self.compensates and "u" not in lanes:
             self.lost[stmt.name] = lost = self.args.local(f"{stmt.name}_lost")
-            self.blocks.emit(Let(lost, f"tl.full({sizes}, 0.0, tl.float32)"))
+            self.blocks.emit(TritonLet(lost, f"tl.zeros_like({name})"))
 
-    def _update(self, name: str, value: Value) -> None:
+    def _update(self, name: str, value: TritonValue) -> None:
         """Add up the rows that there are; the lanes of others hold anything."""
         total, frame = self.values[name], self.blocks.inner
         axes: tuple[Axis, ...] = (*frame.lanes, *row_axes(total.shape))
-        term = Value(value.text, total.shape, value.axes).over(axes)
-        neutral = "0.0" if self.reductions[name] == "sum" else 'float("-inf")'
-        if len(self.blocks.frames) > 1:
-            inside = Value(frame.inside, (), frame.lanes).over(axes)
+        adds = self.reductions[name] == "sum"
+        term = TritonValue(value.text, total.shape, value.axes).over(axes)
+        if len(self.blocks.frames) > 1 and not (adds and value.text in self.zeros):
+            inside = TritonValue(frame.inside, (), frame.lanes).over(axes)
+            neutral = "0.0" if adds else 'float("-inf")'
             term = f"tl.where({inside}, {term}, {neutral})"
-        reduce = "tl.sum" if self.reductions[name] == "sum" else "tl.max"
         if "u" in axes and "u" not in total.axes:
-            term = f"{reduce}({term}, axis=1)"
-        if reduce == "tl.sum":
+            term = f"{'tl.sum' if adds else 'tl.max'}({term}, axis=0)"
+        if not adds:
+            self._grow(name, f"tl.maximum({total.text}, {term})")
+        elif name in self.lost:
             for statement in compensated(total.text, self.lost[name], term, self.args):
                 self.blocks.emit(statement)
-        elif name in self.below:
-            self._raise(name, f"tl.maximum({total.text}, {term})")
         else:
-            self.blocks.emit(Let(total.text, f"tl.maximum({total.text}, {term})"))
+            self.blocks.emit(TritonLet(total.text, f"{total.text} + {term}"))
 
-    def _raise(self, name: str, raised: str) -> None:
-        """A maximum grows: what has been summed below it shrinks."""
+    def _grow(self, name: str, grown: str) -> None:
+        """A maximum grows; what has been summed below it shrinks."""
         top = self.values[name]
+        if name not in self.below:
+            self.blocks.emit(TritonLet(top.text, grown))
+            return
         new, fade = (self.args.local(f"{name}_{suffix}") for suffix in ("new", "fade"))
-        self.blocks.emit(Let(new, raised))
-        self.blocks.emit(Let(fade, f"tl.exp({top.text} - {new})"))
+        self.blocks.emit(TritonLet(new, grown))
+        self.blocks.emit(TritonLet(fade, f"tl.exp({top.text} - {new})"))
         for below in self.below[name]:
             total = self.values[below]
-            factor = Value(fade, top.shape, top.axes).over(total.axes)
-            for held in (total.text, self.lost[below]):
-                self.blocks.emit(Let(held, f"{held} * {factor}"))
-        self.blocks.emit(Let(top.text, new))
+            factor = TritonValue(fade, top.shape, top.axes).over(total.axes)
+            for held in (total.text, self.lost.get(below)):
+                if held is not None:
+                    self.blocks.emit(TritonLet(held, f"{held} * {factor}"))
+        self.blocks.emit(TritonLet(top.text, new))
 
     def _store(self, stmt: Store) -> None:
         kind, frame = self.launch.type_of(stmt.buffer), self.blocks.inner
@@ -166,8 +182,8 @@ class BodyLowering:
 
     def _for_each(self, loop: ForEach) -> None:
         """All rows of the block take their steps together; those that have ended are masked."""
-        blocks, args, outer = self.blocks, self.args, self.blocks.inner
-        pointer = segment_array(args, outer.rows, loop.rows)
+        blocks, outer = self.blocks, self.blocks.inner
+        pointer = segment_array(self.args, outer.rows, loop.rows)
         variable = VARIABLES[loop.rows.space]
         number, inside = outer.variable, outer.inside
         begin, end = (
@@ -179,23 +195,28 @@ class BodyLowering:
             for name, after in (("begin", ""), ("end", " + 1"))
         )
         most = blocks.named(outer, f"{variable}_most", f"tl.max({end} - {begin}, axis=0)")
-        edges = self.edges if loop.rows.space is Space.EDGE else 1
+        self._walk(loop, begin, end, most)
+
+    def _walk(self, loop: ForEach, begin: str, end: str, most: str) -> None:
+        """A loop over segments of inner rows, of which the longest has ``most``."""
+        blocks, args = self.blocks, self.args
+        variable = VARIABLES[loop.rows.space]
         step, row = args.local(f"{variable}_step"), args.local(variable)
-        lanes: tuple[Axis, ...] = ("n", "u") if edges > 1 else ("n",)
-        frame = Frame(loop.rows, row, args.local(f"{row}_in"), lanes)
-        start = Value(f"{begin} + {step}", (), ("n",)).over(lanes)
-        if edges > 1:
-            start += f" + tl.arange(0, {edges})[None, :]"
+        edges = self.extents.get("u", "")
+        lanes: tuple[Axis, ...] = LANES if edges else ("n",)
+        frame = TritonFrame(loop.rows, row, args.local(f"{row}_in"), lanes)
+        start = TritonValue(f"{begin} + {step}", (), ("n",)).over(lanes)
+        start += f" + tl.arange(0, {edges})[:, None]" if edges else ""
         frame.body += [
-            Let(row, start),
-            Let(frame.inside, f"{row} < {Value(end, (), ('n',)).over(lanes)}"),
+            TritonLet(row, start),
+            TritonLet(frame.inside, f"{row} < {TritonValue(end, (), ('n',)).over(lanes)}"),
         ]
         blocks.frames.append(frame)
         for stmt in loop.body:
             self._lower(stmt)
         blocks.frames.pop()
         blocks.close(frame)
-        blocks.emit(For(step, most, tuple(frame.body), edges))
+        blocks.emit(TritonFor(step, most, tuple(frame.body), edges or "1"))
 
     # --- expressions --------------------------------------------------------------------
 
@@ -207,11 +228,13 @@ class BodyLowering:
         # What this kernel writes must be read where it stands, not before the loop.
         frame = self.blocks.inner if read.buffer in self.stored else row.frame
         self.values[name] = self.blocks.load(read.buffer, shape, row, frame)
+        if frame is row.frame is self.blocks.inner and not row.shared:
+            self.zeros.add(self.values[name].text)
 
     def _define(self, name: str, shape: tuple[int, ...], axes: tuple[Axis, ...], text: str) -> None:
         local = self.args.local(name)
-        self.blocks.emit(Let(local, text))
-        self.values[name] = Value(local, shape, axes)
+        self.blocks.emit(TritonLet(local, text))
+        self.values[name] = TritonValue(local, shape, axes)
 
     def _apply(self, name: str, expr: Apply) -> None:
         args = tuple(self.values[arg] for arg in expr.args)
@@ -220,6 +243,9 @@ class BodyLowering:
             self.helpers.add(expr.fn)
         text = apply(expr.fn, tuple(arg.over(axes) for arg in args), expr.const)
         self._define(name, shape, axes, text)
+        masked = [arg.text in self.zeros for arg in args]
+        if all(masked) and expr.fn in ("add", "sub", "mul", "scale"):
+            self.zeros.add(self.values[name].text)
 
     def _inner(self, name: str, expr: Inner) -> None:
         x, y = self.values[expr.x], self.values[expr.y]
@@ -234,14 +260,14 @@ class BodyLowering:
         last = len(longer.shape) - 1
         extent = longer.shape[last]
         if extent & (extent - 1):
-            mask = Value(self.blocks.element_mask(extent), (), (last,)).over(axes)
+            mask = TritonValue(self.blocks.element_mask(extent), (), (last,)).over(axes)
             product = f"tl.where({mask}, {product}, 0.0)"
         if last in axes:
             product = f"tl.sum({product}, axis={axes.index(last)})"
         self._define(name, longer.shape[:-1], tuple(a for a in axes if a != last), product)
 
 
-def compensated(total: str, lost: str, term: str, args: Arguments) -> list[Statement]:
+def compensated(total: str, lost: str, term: str, args: TritonArguments) -> list[TritonStatement]:
     """Adds a term to a sum, and to the next one what this addition rounds away.
 
     A sum of any number of terms is as exact as one of a few (Kahan, Further remarks on reducing
@@ -249,10 +275,10 @@ def compensated(total: str, lost: str, term: str, args: Arguments) -> list[State
     """
     added, grown = args.local(f"{total}_added"), args.local(f"{total}_grown")
     return [
-        Let(added, f"{term} - {lost}"),
-        Let(grown, f"{total} + {added}"),
-        Let(lost, f"({grown} - {total}) - {added}"),
-        Let(total, grown),
+        TritonLet(added, f"{term} - {lost}"),
+        TritonLet(grown, f"{total} + {added}"),
+        TritonLet(lost, f"({grown} - {total}) - {added}"),
+        TritonLet(total, grown),
     ]
 
 
@@ -265,7 +291,7 @@ def sums_below(traversal: Traversal) -> dict[str, list[str]]:
     return found
 
 
-def _shifted(value: Value, by: int) -> Value:
+def _shifted(value: TritonValue, by: int) -> TritonValue:
     """A row as the last axes of a longer one."""
     axes = tuple(axis + by if isinstance(axis, int) else axis for axis in value.axes)
-    return Value(value.text, (1,) * by + value.shape, axes)
+    return TritonValue(value.text, (1,) * by + value.shape, axes)

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hetune.variants.backends.triton.target import Do, For, Function, Let, Statement, Unit
+from hetune.variants.backends.triton.target import (
+    TritonCall,
+    TritonDo,
+    TritonFor,
+    TritonFunction,
+    TritonIf,
+    TritonLet,
+    TritonStatement,
+    TritonUnit,
+)
 
 _INDENT = "    "
 _LINE = 100
 
 
-def print_unit(unit: Unit) -> str:
+def print_unit(unit: TritonUnit) -> str:
     """The unit's text."""
     parts = [
         f'"""{unit.comment}"""',
@@ -23,22 +32,32 @@ def print_unit(unit: Unit) -> str:
     return "\n\n\n".join([f"{head}\n\n{imports}", *rest]) + "\n"
 
 
-def _function(function: Function) -> Iterator[str]:
+def _function(function: TritonFunction) -> Iterator[str]:
+    if (callee := function.callee) is not None:
+        constants = (f"{name}: tl.constexpr" for name in callee.constants)
+        parameters = (*function.parameters, *callee.numbers, *constants)
+        yield "@triton.jit"
+        yield from _head(f"{function.name}_parts", parameters)
+        yield from _indented(callee.body, function)
+        yield from ("", "")
     counts = ", ".join(f'"{name}"' for name in function.counts)
     yield f"@triton.jit(do_not_specialize=[{counts}])" if counts else "@triton.jit"
-    parameters = (*(name for _, name in function.pointers), *function.counts)
-    head = f"def {function.name}({', '.join(parameters)}):"
-    if len(head) <= _LINE:
-        yield head
-    else:
-        yield f"def {function.name}("
-        yield from (f"{_INDENT}{name}," for name in parameters)
-        yield "):"
+    yield from _head(function.name, function.parameters)
     yield f'{_INDENT}"""{function.comment}"""'
-    yield from _indented(function.body)
+    yield from _indented(function.body, function)
 
 
-def _launch(functions: Iterable[Function]) -> Iterator[str]:
+def _head(name: str, parameters: tuple[str, ...]) -> Iterator[str]:
+    line = f"def {name}({', '.join(parameters)}):"
+    if len(line) <= _LINE:
+        yield line
+        return
+    yield f"def {name}("
+    yield from (f"{_INDENT}{parameter}," for parameter in parameters)
+    yield "):"
+
+
+def _launch(functions: Iterable[TritonFunction]) -> Iterator[str]:
     """How the kernels are compiled: what a compiler cannot tell from their text."""
     yield "LAUNCH = {"
     for function in functions:
@@ -53,22 +72,35 @@ def _launch(functions: Iterable[Function]) -> Iterator[str]:
     yield "}"
 
 
-def _indented(body: Iterable[Statement]) -> Iterator[str]:
+def _indented(body: Iterable[TritonStatement], function: TritonFunction) -> Iterator[str]:
     for statement in body:
-        for line in _statement(statement):
+        for line in _statement(statement, function):
             yield _INDENT + line
 
 
-def _statement(statement: Statement) -> Iterator[str]:
+def _statement(statement: TritonStatement, function: TritonFunction) -> Iterator[str]:
     match statement:
-        case Let(name, value):
+        case TritonLet(name, value):
             yield from _wrapped(f"{name} = {value}")
-        case Do(call):
+        case TritonDo(call):
             yield from _wrapped(call)
-        case For(name, stop, body, step):
-            extent = stop if step == 1 else f"0, {stop}, {step}"
+        case TritonFor(name, stop, body, step):
+            extent = stop if step == "1" else f"0, {stop}, {step}"
             yield f"for {name} in range({extent}):"
-            yield from _indented(body)
+            yield from _indented(body, function)
+        case TritonCall(arguments):
+            given = ", ".join((*function.parameters, *arguments))
+            yield from _wrapped(f"{function.name}_parts({given})")
+        case TritonIf(condition, then, otherwise):
+            yield f"if {condition}:"
+            yield from _indented(then, function)
+            if len(otherwise) == 1 and isinstance(otherwise[0], TritonIf):
+                head, *rest = _statement(otherwise[0], function)
+                yield f"el{head}"
+                yield from rest
+            else:
+                yield "else:"
+                yield from _indented(otherwise, function)
 
 
 def _wrapped(line: str) -> Iterator[str]:

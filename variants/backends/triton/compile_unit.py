@@ -3,13 +3,17 @@
 ``python compile_unit.py MODULE.py CAPABILITY OUT``: run in a process of its own, for Triton has to
 be imported without ``TRITON_INTERPRET``. It imports Triton and nothing of hetune, which takes a
 third of a second. OUT is a zip file with a cubin for each kernel and `launch.json`: for each kernel
-its name in the cubin, its warps, its shared memory and its types.
+its name in the cubin, its warps, its shared memory, its types, its registers, and the bytes of a
+thread's stack, where registers are spilled.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import sys
+import tempfile
 import zipfile
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
@@ -30,7 +34,7 @@ def main(module: str, capability: str, out: str) -> None:
     described: dict[str, Any] = {}
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, launch in kernels.LAUNCH.items():
-            compiled = _compiled(getattr(kernels, name), launch, int(capability))
+            compiled = compile_kernel(getattr(kernels, name), launch, int(capability))
             metadata = compiled.metadata
             described[name] = {
                 "symbol": metadata.name,
@@ -40,12 +44,20 @@ def main(module: str, capability: str, out: str) -> None:
                 "global_scratch": getattr(metadata, "global_scratch_size", 0),
                 "profile_scratch": getattr(metadata, "profile_scratch_size", 0),
             }
+            described[name] |= usage(compiled.asm["cubin"])
             _write(archive, f"{name}.cubin", compiled.asm["cubin"])
         described = {"triton": triton.__version__, "capability": int(capability), **described}
         _write(archive, "launch.json", json.dumps(described, indent=1).encode())
 
 
-def _compiled(kernel: Any, launch: dict[str, Any], capability: int) -> Any:
+def compile_kernel(kernel: Any, launch: dict[str, Any], capability: int) -> Any:
+    """A kernel as Triton compiles it, with every step's text.
+
+    Args:
+        kernel: Of a generated module.
+        launch: What the module's ``LAUNCH`` says of it.
+        capability: Of the GPU, times ten.
+    """
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -67,6 +79,22 @@ def _compiled(kernel: Any, launch: dict[str, Any], capability: int) -> Any:
         "enable_fp_fusion": True,
     }
     return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+
+
+def usage(cubin: bytes) -> dict[str, int]:
+    """Registers of a kernel, and bytes of its stack: what did not fit into them."""
+    from triton import knobs
+
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = [knobs.nvidia.cuobjdump.path, "-res-usage", file.name]
+        said = subprocess.run(  # noqa: S603
+            command, check=True, capture_output=True, text=True
+        ).stdout
+    found = re.search(r"REG:(\d+) STACK:(\d+)", said)
+    assert found is not None, said
+    return {"registers": int(found[1]), "stack": int(found[2])}
 
 
 def _write(archive: zipfile.ZipFile, name: str, content: bytes) -> None:

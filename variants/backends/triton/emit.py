@@ -16,7 +16,7 @@ from hetune.variants.registry.records import KernelSource
 
 
 @dataclass(frozen=True, slots=True)
-class Emitted:
+class TritonSource:
     """A launch's module, and its kernels in the order in which they run."""
 
     source: KernelSource
@@ -24,7 +24,7 @@ class Emitted:
 
 
 @functools.lru_cache(maxsize=4096)
-def emit(launch: Launch, schedule: GpuSchedule, precision: str = "ieee") -> Emitted:
+def emit(launch: Launch, schedule: GpuSchedule, precision: str = "ieee") -> TritonSource:
     """Prints a launch as one Triton module.
 
     Raises:
@@ -34,4 +34,4 @@ def emit(launch: Launch, schedule: GpuSchedule, precision: str = "ieee") -> Emit
     unit, kernels = lower(launch, schedule, precision)
     recipe = f"{show(launch)}schedule precision={precision} {schedule}\n"
     name = launch_name(launch, recipe, "triton")
-    return Emitted(KernelSource(name, print_unit(unit), recipe), kernels)
+    return TritonSource(KernelSource(name, print_unit(unit), recipe), kernels)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hetune.variants.errors import KernelError
 
-PRECISIONS = ("ieee", "tf32", "bf16")
+PRECISIONS = ("ieee", "tf32x3", "tf32", "bf16")
 """``"ieee"`` is float32, without tensor cores; ``"tf32"`` rounds operands to 10 bits of fraction,
-``"bf16"`` to 7. Sums are float32 in all three."""
+``"bf16"`` to 7, and ``"tf32x3"`` splits them into two numbers of 10 bits each, of whose products
+it adds the three large ones: about as exact as float32. Sums are float32 in all of them."""
 
 
 def check_precision(precision: str) -> str:

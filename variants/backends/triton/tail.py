@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hetune.variants.backends.triton.arguments import Arguments
-from hetune.variants.backends.triton.blocks import Blocks, Frame
-from hetune.variants.backends.triton.target import Let, Statement
-from hetune.variants.backends.triton.values import HELPERS, Axis, Value, apply, broadcast, lift
+from hetune.variants.backends.triton.arguments import TritonArguments
+from hetune.variants.backends.triton.blocks import TritonBlocks, TritonFrame
+from hetune.variants.backends.triton.target import TritonLet, TritonStatement
+from hetune.variants.backends.triton.values import (
+    HELPERS,
+    Axis,
+    TritonValue,
+    apply,
+    broadcast,
+    lift,
+)
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import Apply, Def, Gemm, Launch, Read, Rows, Store
 
@@ -31,15 +38,15 @@ class Tile:
 
 
 def lower_tail(
-    gemm: Gemm, tile: Tile, launch: Launch, arguments: Arguments
-) -> tuple[list[Statement], set[str]]:
+    gemm: Gemm, tile: Tile, launch: Launch, arguments: TritonArguments
+) -> tuple[list[TritonStatement], set[str]]:
     """What becomes of a tile, and the helpers that it needs.
 
     Raises:
         KernelError: A statement is no straight code.
     """
     blocks = _TileBlocks(tile, gemm.rows, launch, arguments)
-    values = {gemm.out: Value(tile.value, _ROW, ("n", 0))}
+    values = {gemm.out: TritonValue(tile.value, _ROW, ("n", 0))}
     helpers: set[str] = set()
     for stmt in gemm.tail:
         match stmt:
@@ -50,8 +57,8 @@ def lower_tail(
                 found = tuple(values[arg] for arg in of)
                 shape, axes = broadcast(found)
                 text = apply(fn, tuple(value.over(axes) for value in found), const)
-                values[name] = Value(arguments.local(name), shape, axes)
-                blocks.emit(Let(values[name].text, text))
+                values[name] = TritonValue(arguments.local(name), shape, axes)
+                blocks.emit(TritonLet(values[name].text, text))
                 helpers |= {fn} & HELPERS.keys()
             case Store(buffer, name, accumulate):
                 blocks.store(buffer, values[name], _ROW, accumulate)
@@ -60,13 +67,13 @@ def lower_tail(
     return blocks.inner.body, helpers
 
 
-class _TileBlocks(Blocks):
+class _TileBlocks(TritonBlocks):
     """One loop, over the tile's rows; flat rows have the tile's columns."""
 
-    def __init__(self, tile: Tile, rows: Rows, launch: Launch, arguments: Arguments) -> None:
+    def __init__(self, tile: Tile, rows: Rows, launch: Launch, arguments: TritonArguments) -> None:
         super().__init__(launch, arguments)
         self._tile = tile
-        self.frames.append(Frame(rows, "row", "row_in", ("n",)))
+        self.frames.append(TritonFrame(rows, "row", "row_in", ("n",)))
 
     def columns(self, shape: tuple[int, ...], axes: tuple[Axis, ...]) -> list[str]:
         """Offsets of a row's elements."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Let:
+class TritonLet:
     """``name = value``."""
 
     name: str
@@ -19,27 +19,58 @@ class Let:
 
 
 @dataclass(frozen=True, slots=True)
-class Do:
+class TritonDo:
     """A call that is a statement."""
 
     call: str
 
 
 @dataclass(frozen=True, slots=True)
-class For:
+class TritonFor:
     """``for name in range(0, stop, step)``."""
 
     name: str
     stop: str
-    body: tuple[Statement, ...]
-    step: int = 1
-
-
-Statement = Let | Do | For
+    body: tuple[TritonStatement, ...]
+    step: str = "1"
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class TritonIf:
+    """``if condition: ... else: ...``; a `TritonIf` alone in `otherwise` is an ``elif``."""
+
+    condition: str
+    then: tuple[TritonStatement, ...]
+    otherwise: tuple[TritonStatement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TritonCall:
+    """A call of the function's `TritonCallee`: what follows the function's own parameters."""
+
+    arguments: tuple[str, ...]
+
+
+TritonStatement = TritonLet | TritonDo | TritonFor | TritonIf | TritonCall
+
+
+@dataclass(frozen=True, slots=True)
+class TritonCallee:
+    """What a function calls; it has the function's parameters, and more.
+
+    Attributes:
+        numbers: Further parameters.
+        constants: Those that are known when it is compiled.
+        body: Statements.
+    """
+
+    numbers: tuple[str, ...]
+    constants: tuple[str, ...]
+    body: tuple[TritonStatement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TritonFunction:
     """A kernel.
 
     Attributes:
@@ -50,32 +81,39 @@ class Function:
         body: Statements.
         warps: Warps of a program.
         stages: Depth of the software pipeline.
+        callee: What its body calls, if anything.
     """
 
     name: str
     comment: str
     pointers: tuple[tuple[str, str], ...]
     counts: tuple[str, ...]
-    body: tuple[Statement, ...]
+    body: tuple[TritonStatement, ...]
     warps: int = 1
     stages: int = 1
+    callee: TritonCallee | None = None
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of its parameters, in order."""
+        return *(name for _, name in self.pointers), *self.counts
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class TritonUnit:
     """A module: what it is, and its kernels in the order in which they run."""
 
     comment: str
     helpers: tuple[str, ...]
-    functions: tuple[Function, ...]
+    functions: tuple[TritonFunction, ...]
 
 
-def assigned(body: Iterable[Statement]) -> Iterator[str]:
+def assigned(body: Iterable[TritonStatement]) -> Iterator[str]:
     """The names that statements give."""
     for statement in body:
         match statement:
-            case Let(name):
+            case TritonLet(name):
                 yield name
-            case For(name, _, inner):
+            case TritonFor(name, _, inner):
                 yield name
                 yield from assigned(inner)

@@ -1,8 +1,9 @@
 """Row values as blocks: tensors with an axis for each lane of rows, then those of the row.
 
-Axes are named: ``"n"`` counts the rows that a program takes of the outermost loop, ``"u"`` the
-edges that each of them has in flight, and a number is an axis of the row shape. Axes of extent 1
-are left out, so that a row of shape (1, 64) is no wider a tensor than one of shape (64,).
+Axes are named: ``"u"`` counts the edges that a program takes of each row at once, ``"n"`` the rows
+that it takes of the outermost loop, and a number is an axis of the row shape. Axes of extent 1 are
+left out, so that a row of shape (1, 64) is no wider a tensor than one of shape (64,). Edges come
+first, so that a thread has all those of its columns, and adds them up in its registers.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from math import isinf
 from hetune.variants.errors import KernelError
 
 Axis = str | int
-LANES: tuple[Axis, ...] = ("n", "u")
+LANES: tuple[Axis, ...] = ("u", "n")
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class TritonValue:
     """A row of shape ``shape`` for each lane: an expression with these axes."""
 
     text: str
@@ -53,7 +54,7 @@ def lift(text: str, axes: tuple[Axis, ...], wanted: tuple[Axis, ...]) -> str:
     return f"{text if text.isidentifier() else f'({text})'}[{place}]"
 
 
-def broadcast(values: tuple[Value, ...]) -> tuple[tuple[int, ...], tuple[Axis, ...]]:
+def broadcast(values: tuple[TritonValue, ...]) -> tuple[tuple[int, ...], tuple[Axis, ...]]:
     """The shape and the axes of an elementwise function: of the longest row, and of all lanes.
 
     Raises:
@@ -98,19 +99,6 @@ def tanh(x):
 '''
 HELPERS = {"gelu": GELU, "tanh": TANH}
 """Functions that Triton's own language lacks, printed where they are used."""
-
-_SEGMENTS = '''
-@triton.jit
-def {name}(marks, value, next_marks, next_value):
-    """Reduces two runs of lanes; a marked lane begins anew."""
-    both = {both}
-    return marks | next_marks, tl.where(next_marks > 0, next_value, both)
-'''
-SCANS = {
-    "add_segments": _SEGMENTS.format(name="add_segments", both="value + next_value"),
-    "max_segments": _SEGMENTS.format(name="max_segments", both="tl.maximum(value, next_value)"),
-}
-"""Functions that reduce pairs of lanes with marks, for `tl.associative_scan`."""
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 

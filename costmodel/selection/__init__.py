@@ -1,0 +1,1 @@
+"""Which variant runs: the selector, why it chose, and the champion that it follows."""

@@ -1,0 +1,87 @@
+"""`hetune.compile`: the runtime's, with a selector that has learned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+
+from hetune.costmodel.selection.selector import Selector
+from hetune.variants.backends.base import Backend
+from hetune.variants.errors import InputError
+from hetune.variants.frontend.program_layer import ProgramLayer
+from hetune.variants.graph.vocabulary import VocabularyLike
+from hetune.variants.program.nodes import Program
+from hetune.variants.runtime import compiled
+from hetune.variants.runtime.compiled import CompiledLayer
+
+
+def compile(
+    module: nn.Module | Program,
+    *,
+    weights: Mapping[str, Tensor] | None = None,
+    backend: str | Backend | None = None,
+    memory_limit: int | None = None,
+    selector: Selector | None = None,
+    expected_runs: float | None = None,
+    explore: bool = False,
+    cuda_graph: bool | None = None,
+    vocabulary: VocabularyLike | None = None,
+) -> CompiledLayer:
+    """Compiles a relational layer: for every graph it runs the variant that suits it.
+
+    Args:
+        module: A layer of `hetune.nn`, or PyG's `RGCNConv`, `FastRGCNConv`, `RGATConv` or
+            `HGTConv`. Its parameters are shared, not copied: later changes are seen, but for
+            those of single elements by way of ``.data``. A compiled layer is compiled anew, with
+            its own options where none are given; compile its `module` to begin from the defaults.
+            Or a program that `hetune.layer_program` made, with one feature ``x``: the compiled
+            layer is called with rows ``[N, width]`` and a graph.
+        weights: Of a program: a tensor ``[types, *row shape]`` for each of its weights, by name.
+        backend: ``"cpp"`` (compiled for this CPU), ``"triton"`` (compiled for the GPU that the
+            features are on) or ``"torch"`` (the interpreter). None: ``"triton"`` if the module's
+            parameters are on a GPU, else ``"cpp"``.
+        memory_limit: Most bytes that a run's temporaries, scratch and result may take; restricts
+            the choice. Copies of features, and what outlives it (indexes, constants of the graph,
+            folded weights) are not counted; what a recording copies is. A call that would run in
+            the original module is refused: its attribute `module` has no limit.
+        selector: Who chooses; if None, `Selector.load` for what the backend compiles for, the CPU
+            or a GPU.
+        expected_runs: How often a graph will be run on, which tells what is worth preparing. None:
+            learned from the calls; a graph that has been run on n times is expected to be run on
+            n times more. The variant may change after the 1st, 2nd, 4th, 8th ... call, and with it
+            the rounding of results; give a number to rule that out.
+        explore: Whether the first calls on a graph try the variants between which the prediction
+            cannot tell (3 at most, 4 calls each), and keep the fastest.
+        cuda_graph: Whether a GPU's kernels are recorded as a CUDA graph on the third call in a row
+            that runs the same variant on the same graph, and replayed from then on. Its memory is
+            kept with the graph. If None, that is chosen along with the variant.
+        vocabulary: Names of the edge types, and optionally of the node types, that the layer's
+            weights are for, in their order: what `Vocabulary.of` takes, or a graph to follow. A
+            `HeteroGraph` that has other names is refused then; one with the same names in another
+            order is run with weights in its order. Edge tensors bring numbers, which are the
+            layer's.
+
+    Returns:
+        A module with the same call signature, which also takes a `HeteroGraph` in place of the
+        edge tensors. What is not supported runs in the original module, with a warning that
+        says why.
+
+    Raises:
+        InputError: An argument is of no use.
+    """
+    if isinstance(module, Program):
+        module = ProgramLayer(module, weights or {})
+    elif weights is not None:
+        raise InputError("weights= is for programs: a module has its own")
+    return compiled.compile(
+        module,
+        backend=backend,
+        memory_limit=memory_limit,
+        estimator=selector,
+        default_estimator=lambda device: Selector.load(device=device),
+        expected_runs=expected_runs,
+        explore=explore,
+        cuda_graph=cuda_graph,
+        vocabulary=vocabulary,
+    )

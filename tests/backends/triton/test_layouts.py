@@ -1,0 +1,162 @@
+"""What compiled kernels look like: a thread adds up its own edges, loads 16 bytes, spills nothing.
+
+Without a GPU, for two generations; the compiler's own text tells how threads share out tiles.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from tests.full import FULL
+
+from hetune.variants.backends.triton import compile_unit
+from hetune.variants.backends.triton.emit import emit
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
+from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.passes.fuse import fused
+from hetune.variants.plan.variants import gpu_schedules
+
+from ..launches import PAIRS, RGCN, WALK
+
+pytest.importorskip("triton")
+
+ATTENTION = """
+launch
+  buffer q: node[{h},{d}]
+  buffer k: node[{h},{d}]
+  buffer v: node[{h},{d}]
+  buffer p: edge[{h}] in scratch p
+  buffer y: node[{h},{d}]
+  traverse node
+    softmax p: [{h}] over edge to p
+      scores edge
+        key: [{h},{d}] = read k[src]
+        query: [{h},{d}] = read q[dst]
+        s: [{h}] = dot(key, query)
+        score s
+  traverse node
+    init acc: [{h},{d}] sum
+    for edge
+      share: [{h}] = read p
+      row: [{h},{d}] = read v[src]
+      m: [{h},{d}] = mul(share, row)
+      update acc m
+    store y = acc
+"""
+SCHEDULES = gpu_schedules()
+WALKS = tuple({s.elements: s for s in SCHEDULES}.values())
+TEXTS = {
+    "sum": (WALK, WALKS, ("ieee",)),
+    "attention": (ATTENTION, WALKS, ("ieee",)),
+    "product of sums": (PAIRS, SCHEDULES, ("ieee", "tf32x3")),
+    "rgcn": (RGCN, (GpuSchedule(),), ("ieee",)),
+}
+COMPILE = """
+import json, pathlib, sys
+from importlib.util import module_from_spec, spec_from_file_location
+
+def load(path):
+    spec = spec_from_file_location(pathlib.Path(path).stem, path)
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+compile_unit, found = load(sys.argv[1]), {}
+for path in sys.argv[3:]:
+    module = load(path)
+    for name, launch in module.LAUNCH.items():
+        made = compile_unit.compile_kernel(getattr(module, name), launch, int(sys.argv[2]))
+        use = compile_unit.usage(made.asm["cubin"])
+        found[f"{pathlib.Path(path).stem}.{name}"] = {"ttgir": made.asm["ttgir"], **use}
+print(json.dumps(found))
+"""
+_LAYOUT = re.compile(r"(#\w+) = #ttg\.blocked<\{(.*?)\}>")
+_FIELD = re.compile(r"(\w+) = \[([\d, ]+)\]")
+_REDUCE = re.compile(
+    r'"tt\.reduce"\(.*?<\{axis = (\d+) : i32[^>]*\}>.*?\}\) : \(tensor<((?:\d+x)+)f32, (.*?)>\) ->',
+    re.DOTALL,
+)
+_LOAD = re.compile(r"tt\.load .*: tensor<((?:\d+x)+)!tt\.ptr<f32>, (#\w+)>")
+
+
+def compiled(texts: dict[str, str], capability: int, folder) -> dict[str, dict]:
+    paths = []
+    for name, text in texts.items():
+        paths.append(folder / f"{name}.py")
+        paths[-1].write_text(text, encoding="utf-8")
+    hidden = ("TRITON_INTERPRET", "PYTHONPATH")
+    environment = {k: v for k, v in os.environ.items() if k not in hidden}
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILE, compile_unit.__file__, str(capability), *map(str, paths)],
+        capture_output=True,
+        text=True,
+        env=environment | {"TRITON_CACHE_DIR": str(folder / "cache")},
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict] = json.loads(done.stdout)
+    return found
+
+
+def layouts(ttgir: str) -> dict[str, dict[str, list[int]]]:
+    """How threads share out a tile, by the layout's name."""
+    return {
+        name: {field: [int(n) for n in values.split(",")] for field, values in _FIELD.findall(of)}
+        for name, of in _LAYOUT.findall(ttgir)
+    }
+
+
+def axis_of(layout: str, axis: int, known: dict) -> tuple[int, int]:
+    """Lanes and warps that an axis lies across, of a layout or of slices of one."""
+    parent = known[re.search(r"#blocked\d*", layout)[0]]
+    left = list(range(len(parent["order"])))
+    for dim in reversed(re.findall(r"dim = (\d+)", layout)):
+        del left[int(dim)]
+    return parent["threadsPerWarp"][left[axis]], parent["warpsPerCTA"][left[axis]]
+
+
+def texts(kind: str, width: int, heads: int = 1) -> dict[str, str]:
+    text, schedules, precisions = TEXTS[kind]
+    launch = fused(parse(text.format(d=width, k=width, n=width, h=heads)), "cuda")
+    return {
+        f"{kind.replace(' ', '_')}_{place}_{precision}": emit(launch, how, precision).source.text
+        for place, how in enumerate(schedules)
+        for precision in precisions
+    }
+
+
+CASES = [
+    (kind, width, capability)
+    for place, (kind, width) in enumerate((k, w) for k in TEXTS for w in (64, 32, 128))
+    for capability in (80, 90)
+    if FULL or (width == 64 and capability == 90) or place % 6 == (capability == 90)
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "width", "capability"), CASES)
+def test_edges_are_a_thread_s_own_and_nothing_spills(kind, width, capability, tmp_path):
+    for name, kernel in compiled(texts(kind, width), capability, tmp_path).items():
+        check(name, kernel)
+
+
+@pytest.mark.slow
+def test_heads_lie_across_lanes_as_columns_do(tmp_path):
+    for name, kernel in compiled(texts("attention", 32, heads=2), 90, tmp_path).items():
+        check(name, kernel)
+
+
+def check(name: str, kernel: dict) -> None:
+    known = layouts(kernel["ttgir"])
+    assert kernel["stack"] == 0, name
+    assert kernel["registers"] <= 255, name
+    for axis, shape, layout in _REDUCE.findall(kernel["ttgir"]):
+        if shape.count("x") < 3 or int(shape.split("x")[-2]) < 32:
+            continue  # a number an edge, or a head: fewer than there are threads
+        lanes, warps = axis_of(layout, int(axis), known)
+        assert warps == 1, (name, axis, layout)
+        assert lanes == 1 or int(axis) > 0, (name, axis, layout)
+    rows = [(s, known[of]) for s, of in _LOAD.findall(kernel["ttgir"]) if s.count("x") == 3]
+    assert all(of["sizePerThread"][-1] == 4 for s, of in rows if int(s.split("x")[2]) >= 32), name

@@ -1,0 +1,70 @@
+"""Whether the columns and names of a graph fit together, and all ids are in range."""
+
+from collections.abc import Sequence
+
+import torch
+
+from hetune.variants.errors import GraphError
+from hetune.variants.graph._arrays import check_names, check_range, check_sorted
+from hetune.variants.graph.typed_edges import TypedEdges
+
+
+def check_columns(graph: TypedEdges, num_nodes: int | None) -> None:
+    """Raise `GraphError` unless arrays and names fit together, and all ids are in range.
+
+    Args:
+        graph: What to check.
+        num_nodes: How many nodes there are said to be.
+    """
+    columns = {"dst": graph.dst, "etype": graph.etype, "ntype": graph.ntype}
+    for name, ids in columns.items():
+        if name != "ntype" and ids.numel() != graph.num_edges:
+            raise GraphError(
+                f"{name} has {ids.numel()} entries but src has {graph.num_edges}: give one per edge"
+            )
+        if ids.device != graph.device:
+            raise GraphError(
+                f"{name} is on {ids.device} but src is on {graph.device}: "
+                f"move it with {name}.to({str(graph.device)!r})"
+            )
+    if num_nodes not in (None, graph.num_nodes):
+        raise GraphError(
+            f"ntype has {graph.num_nodes} entries but num_nodes is {num_nodes}: "
+            "give one type per node"
+        )
+    check_names("ntype", graph.ntype_names, graph.num_ntypes)
+    check_names("etype", graph.etype_names, graph.num_etypes)
+    for name in ("src", "dst"):
+        check_range(name, getattr(graph, name), graph.num_nodes, "nodes", "num_nodes")
+    check_range("etype", graph.etype, graph.num_etypes, "edge types", "num_etypes")
+    check_range("ntype", graph.ntype, graph.num_ntypes, "node types", "num_ntypes")
+    check_sorted("ntype", graph.ntype)
+    _check_node_names(graph)
+
+
+def _check_node_names(graph: TypedEdges) -> None:
+    if graph.node_names is None:
+        return
+    counts = torch.bincount(graph.ntype, minlength=graph.num_ntypes).tolist()
+    nodes = dict(zip(graph.ntype_names, counts, strict=True))
+    for ntype, names in graph.node_names.items():
+        if ntype not in nodes:
+            raise GraphError(
+                f"node_names has the node type {ntype!r}, which is not one of ntype_names "
+                f"{list(graph.ntype_names)}: correct it"
+            )
+        if len(names) != nodes[ntype]:
+            raise GraphError(
+                f"node_names[{ntype!r}] has {len(names)} names but there are {nodes[ntype]} "
+                "such nodes: give one name per node"
+            )
+        if len(set(names)) < len(names):
+            raise GraphError(
+                f"node_names[{ntype!r}] holds {_repeated(names)!r} twice: names must be "
+                "distinct within a type"
+            )
+
+
+def _repeated(names: Sequence[str]) -> str:
+    seen: set[str] = set()
+    return next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
