@@ -79,6 +79,7 @@ class AsyncSender:
 
     async def close(self) -> None:
         """Ends the connections."""
+        self._endpoint.is_closed = True
         await self._transport.aclose()
 
     async def _try(self, call: ServiceCall[Any]) -> Outcome:

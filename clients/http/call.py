@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -12,7 +12,7 @@ from urllib.parse import quote
 import httpx
 
 from hetune.clients.http.wire import check, foreign
-from hetune.service.core.formats.message import Pieces
+from hetune.service.core.formats.message import Pieces, in_pieces
 from hetune.variants.errors import InputError
 
 T = TypeVar("T")
@@ -21,9 +21,6 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Called while a body is sent, with the bytes that are sent and those that are to be sent."""
 JSON = "application/json"
 EVENTS = "text/event-stream"
-_SHORT = 1 << 18
-_LONGEST = 1 << 20
-"""Most bytes between two calls of `Progress`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,7 @@ class ServiceCall(Generic[T]):
         if self.body is None:
             return
         sent, length = 0, len(self.body)
-        for piece in _gathered([self.body] if isinstance(self.body, bytes) else self.body.views()):
+        for piece in in_pieces([self.body]) if isinstance(self.body, bytes) else self.body:
             yield piece
             sent += len(piece)
             if self.progress is not None:
@@ -74,24 +71,6 @@ class ServiceCall(Generic[T]):
             return self.read(response)
         except (ValueError, KeyError, IndexError, TypeError) as error:
             raise foreign(response, str(error)) from None
-
-
-def _gathered(contents: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """What is short comes together, copied; what is long comes in pieces, where it lies."""
-    waiting: list[bytes | memoryview] = []
-    length = 0
-    for content in contents:
-        if length + len(content) <= _SHORT:
-            waiting.append(content)
-            length += len(content)
-            continue
-        if waiting:
-            yield b"".join(waiting)
-            waiting, length = [], 0
-        view = memoryview(content)
-        yield from (view[first : first + _LONGEST] for first in range(0, len(view), _LONGEST))
-    if waiting:
-        yield b"".join(waiting)
 
 
 def as_method(method: M, call: Callable[..., ServiceCall[Any]]) -> M:

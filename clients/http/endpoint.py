@@ -33,6 +33,7 @@ class Endpoint:
 
     Attributes:
         url: Of the service.
+        is_closed: Whether nothing is to be sent any more.
 
     Raises:
         InputError: The URL is none of a service.
@@ -53,9 +54,16 @@ class Endpoint:
             self._headers.append((b"Authorization", f"Bearer {key}".encode()))
         self._root = self.url.raw_path.rstrip(b"/")
         self._url_of = lru_cache(maxsize=128)(self._joined)
+        self.is_closed = False
 
     def request(self, call: ServiceCall[Any]) -> httpx.Request:
-        """What sends a call."""
+        """What sends a call.
+
+        Raises:
+            RuntimeError: The client has been closed.
+        """
+        if self.is_closed:
+            raise RuntimeError("the client has been closed: make another one")
         headers = [*self._headers, (b"Accept", call.accept.encode()), *trace_headers()]
         if call.body is not None:
             kind = JSON if isinstance(call.body, bytes) else MEDIA_TYPE

@@ -97,6 +97,7 @@ class Sender:
 
     def close(self) -> None:
         """Ends the connections."""
+        self._endpoint.is_closed = True
         self._transport.close()
 
     def _try(self, call: ServiceCall[Any]) -> Outcome:

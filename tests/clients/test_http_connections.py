@@ -103,7 +103,7 @@ def test_tensors_are_sent_from_where_they_lie():
 def test_tensors_go_and_come_back_bit_by_bit(kind, rows):
     x, y = torch.randn(rows, 3), torch.randn(rows, 5)
     report = RunReport(model="m", version=1, graph="0" * 32, layers=())
-    content = b"".join(Pieces(report.model_dump_json(), {"out/0": y}).views())
+    content = b"".join(Pieces(report.model_dump_json(), {"out/0": y}))
     bodies = []
 
     def talk(played, peer):
