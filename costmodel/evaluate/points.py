@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hetune.costmodel.data import Problem
 from hetune.costmodel.features.devices import Rates
+from hetune.costmodel.problems import Problem
 
 _LIMIT = 3000
 """Launches of a kernel family that are kept: more are thinned out evenly."""
@@ -99,7 +99,7 @@ def times_of(problem: Problem) -> dict[tuple[str, tuple[float, ...]], list[float
     return times
 
 
-def together(parts: Sequence[Mapping[str, Points]]) -> dict[str, Points]:
+def merged(parts: Sequence[Mapping[str, Points]]) -> dict[str, Points]:
     """The points of all parts, thinned, by kernel family."""
     families = dict.fromkeys(family for part in parts for family in part)
     return {

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from hetune.costmodel.data import Problem
 from hetune.costmodel.features import graph
 from hetune.costmodel.features.devices import (
     Rates,
@@ -20,13 +19,14 @@ from hetune.costmodel.features.devices import (
     names_of,
 )
 from hetune.costmodel.fingerprint import Fingerprint
-from hetune.costmodel.model import preparation, train
+from hetune.costmodel.model import train
 from hetune.costmodel.model.manifest import FORMAT, FittedFamily, ModelManifest, TrainingData
 from hetune.costmodel.model.preparation import fit_preparation
 from hetune.costmodel.model.regressor import Target
-from hetune.costmodel.model.rows import TrainingRows, Weighting
 from hetune.costmodel.model.ties import LEAST_TIES, default_of, tie_of, unless_tied
 from hetune.costmodel.model.train import FamilyModel, HeldOut
+from hetune.costmodel.model.training_rows import TrainingRows, Weighting
+from hetune.costmodel.problems import Problem
 from hetune.costmodel.version import code_version
 from hetune.variants.errors import ModelError
 from hetune.variants.runtime.launch_columns import column_names
@@ -117,7 +117,7 @@ class CostModel:
             columns=column_names(rows.device),
             target=str(best.target if best else targets[0]),
             weighting=str(weighting),
-            families={name: _papers(model) for name, model in families.items()},
+            families={name: _fitted_family(model) for name, model in families.items()},
             overhead=rows.overhead,
             preparation=fit_preparation(problems),
             data=TrainingData.of(problems),
@@ -243,7 +243,8 @@ class CostModel:
         Args:
             amounts: `CandidateTable.preparation`, float64 [variants, `PREPARATION`].
         """
-        return preparation.prepare_seconds(self.manifest.preparation, amounts)
+        found: NDArray[np.float64] = amounts @ np.array(self.manifest.preparation)
+        return found
 
     @property
     def tie(self) -> float:
@@ -328,7 +329,7 @@ def _targets(target: Target | str, folds: int) -> list[Target]:
     return [Target(target)]
 
 
-def _papers(model: FamilyModel) -> FittedFamily:
+def _fitted_family(model: FamilyModel) -> FittedFamily:
     quantiles = model.quantiles
     return FittedFamily(
         model.rows,

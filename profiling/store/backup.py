@@ -18,7 +18,7 @@ from hetune.profiling.store.schema import measurements
 from hetune.profiling.store.sqlite_files import SIDE_FILES, check_no_part
 from hetune.profiling.store.store import Store
 from hetune.variants.errors import StoreError
-from hetune.variants.registry.whole import PRIVATE, sync_folder
+from hetune.variants.registry.atomic_files import PRIVATE, sync_folder
 
 _BUSY_SECONDS = 30.0
 """How long a copy waits for others that write."""

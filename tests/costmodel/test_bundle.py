@@ -19,7 +19,7 @@ from hetune.costmodel.features import graph, launch
 from hetune.costmodel.model import bundle
 from hetune.costmodel.model.manifest import FORMAT
 from hetune.variants.errors import ModelError
-from hetune.variants.registry.sealed import unsealed
+from hetune.variants.registry.sealed_json import unsealed
 from hetune.variants.runtime.launch_columns import COLUMNS
 
 from ._synthetic import FINGERPRINT, MACHINE, problems, small_model

@@ -155,12 +155,12 @@ def in_pieces(contents: Iterable[bytes | memoryview]) -> Iterator[bytes | memory
             waiting.append(content)
             length += len(content)
             continue
-        if waiting:
+        if length:
             yield b"".join(waiting)
             waiting, length = [], 0
         view = memoryview(content)
         yield from (view[first : first + _PIECE] for first in range(0, len(view), _PIECE))
-    if waiting:
+    if length:
         yield b"".join(waiting)
 
 

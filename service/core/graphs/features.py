@@ -15,7 +15,7 @@ from torch import Tensor
 from hetune.service.core.formats.documents import Document, parse
 from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.formats.message import Pieces, read, read_document
-from hetune.service.core.graphs.files import no_features
+from hetune.service.core.graphs.graph_files import no_features
 from hetune.service.core.graphs.graphs import GraphStore
 from hetune.service.core.graphs.rows import features_of, rows_by_type
 from hetune.service.core.storage.cache import BytesCache

@@ -18,7 +18,7 @@ from hetune.service.core.models.aliases import SEPARATOR, ModelAliases
 from hetune.service.core.models.description import ModelDescription
 from hetune.service.core.models.engine import Engine
 from hetune.service.core.models.epilogue import Epilogue
-from hetune.service.core.models.stack import finishes_of, modules_of
+from hetune.service.core.models.stack import epilogues_of, modules_of
 from hetune.service.core.storage.cache import BytesCache
 from hetune.service.core.storage.folder import Folder
 from hetune.variants.errors import (
@@ -51,7 +51,7 @@ class Model:
         adapters: What each layer is made for.
         programs: Digest of each layer's program.
         compiled: The same layers, compiled; runs name the variant.
-        finishes: What follows each layer.
+        epilogues: What follows each layer.
         nbytes: Of its weights.
     """
 
@@ -62,7 +62,7 @@ class Model:
     adapters: tuple[Adapter, ...]
     programs: tuple[str, ...]
     compiled: tuple[CompiledLayer, ...]
-    finishes: tuple[Epilogue, ...]
+    epilogues: tuple[Epilogue, ...]
     nbytes: int
 
 
@@ -146,7 +146,7 @@ class ModelStore:
         modules = modules_of(description, weights)
         vocabulary = description.vocabulary
         compiled = tuple(self._engine.compiled(module, vocabulary) for module in modules)
-        finishes = self._engine.finishes(finishes_of(description, weights))
+        epilogues = self._engine.epilogues(epilogues_of(description, weights))
         nbytes = sum(tensor.nbytes for tensor in weights.values())
         return Model(
             name,
@@ -156,7 +156,7 @@ class ModelStore:
             adapters=tuple(module.adapter() for module in modules),
             programs=tuple(digest(module.program()) for module in modules),
             compiled=compiled,
-            finishes=finishes,
+            epilogues=epilogues,
             nbytes=nbytes,
         )
 

@@ -64,7 +64,7 @@ def parts_of(cut: Cut, index_of: _IndexOf) -> RowParts:
         index_of: The index of a group.
     """
     pointers = _pointers(cut, index_of)
-    return index_of(ALL_EDGES).step(_name(cut, cut, index_of), lambda: _parts(pointers, cut.most))
+    return index_of(ALL_EDGES).step(_name(cut, cut, index_of), lambda: _parts(pointers, cut))
 
 
 def programs_of(table: PartsTable, index_of: _IndexOf) -> PartPrograms:
@@ -122,10 +122,13 @@ def _pointers(cut: Cut, index_of: _IndexOf) -> list[Tensor]:
     return named.found
 
 
-def _parts(pointers: Sequence[Tensor], most: int) -> RowParts:
-    bounds = torch.stack([pointer.long() for pointer in pointers], 1)
+def _parts(pointers: Sequence[Tensor], cut: Cut) -> RowParts:
+    bounds, most = torch.stack([pointer.long() for pointer in pointers], 1), cut.most
     begin, end = bounds[:-1], bounds[1:]
     row = torch.arange(len(begin), device=begin.device)
+    if not cut.idle:
+        row = (begin < end).any(1).nonzero().flatten()
+        begin, end = begin[row], end[row]
     levels: list[tuple[Tensor, ...]] = []
     carries = 0
     while row.numel() or not levels:
