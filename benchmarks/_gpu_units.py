@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from _gpu_workers import side_by_side
 
-from hetune.variants.registry.whole import write_whole
+from hetune.variants.registry.atomic_files import write_atomically
 
 _ROOT = Path(__file__).resolve().parents[1]
 LIMIT = 480.0
@@ -52,7 +52,7 @@ class Held:
         self.units[key] = result
         self.path.parent.mkdir(parents=True, exist_ok=True)
         content = json.dumps({**self.head, "units": self.units}, indent=1)
-        write_whole(self.path, f"{content}\n".encode(), 0o644)
+        write_atomically(self.path, f"{content}\n".encode(), 0o644)
 
 
 def run_unit(unit: Unit) -> dict[str, Any]:

@@ -100,13 +100,13 @@ def read_gpu(root: Path = ROOT) -> tuple[str | None, str | None]:
     names = [match[1] for match in models if match]
     driver = re.search(r"(?<!\S)\d+\.\d+(\.\d+)?(?!\S)", _text(root / "proc/driver/nvidia/version"))
     if not names:
-        return _ask_gpu()
+        return _query_names()
     return ", ".join(names), driver[0] if driver else None
 
 
 def read_gpu_details() -> tuple[str | None, str | None]:
     """Compute capabilities of the NVIDIA GPUs and their memory, e.g. ``"9.0"``, ``"81559 MiB"``."""
-    rows = _asked("compute_cap", "memory.total")
+    rows = _query("compute_cap", "memory.total")
     if not rows:
         return None, None
     return ", ".join(row[0] for row in rows), ", ".join(row[1] for row in rows)
@@ -118,7 +118,7 @@ def read_gpu_clocks(gpu: str) -> tuple[float, ...]:
     Args:
         gpu: As nvidia-smi takes it: its number, or its UUID.
     """
-    for row in _asked("clocks.sm", "clocks.mem", gpu=gpu):
+    for row in _query("clocks.sm", "clocks.mem", gpu=gpu):
         try:
             return tuple(float(value.removesuffix(" MHz")) for value in row)
         except ValueError:  # "[N/A]"
@@ -126,14 +126,14 @@ def read_gpu_clocks(gpu: str) -> tuple[float, ...]:
     return ()
 
 
-def _ask_gpu() -> tuple[str | None, str | None]:
-    rows = _asked("name", "driver_version")
+def _query_names() -> tuple[str | None, str | None]:
+    rows = _query("name", "driver_version")
     if not rows:
         return None, None
     return ", ".join(name for name, _ in rows), rows[0][1]
 
 
-def _asked(*facts: str, gpu: str | None = None) -> list[list[str]]:
+def _query(*facts: str, gpu: str | None = None) -> list[list[str]]:
     """What nvidia-smi says of two facts and more, a row for each GPU; nothing where it cannot."""
     command = shutil.which("nvidia-smi")
     if command is None:

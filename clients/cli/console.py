@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from hetune.variants.registry import whole
+from hetune.variants.registry import atomic_files
 
 _STANDARD_OUTPUT = 1
 _PIPED_WIDTH = 200
@@ -37,7 +37,7 @@ def err() -> Console:
 
 def beside(result: Path | None) -> Console:
     """Where to write while a result goes to `result`: standard error if that is standard output."""
-    is_taken = result is not None and whole.descriptor_of(result) == _STANDARD_OUTPUT
+    is_taken = result is not None and atomic_files.descriptor_of(result) == _STANDARD_OUTPUT
     return err() if is_taken else out()
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from hetune.profiling.store.sqlite_files import check_no_part
 from hetune.variants.errors import HetuneError, InputError
-from hetune.variants.registry import whole
+from hetune.variants.registry import atomic_files
 
 _BROKEN = (
     OSError,
@@ -72,7 +72,7 @@ def check_writable(path: Path) -> None:
     try:
         check_no_part(path)
         folder = path.resolve().parent
-        is_open = whole.descriptor_of(path) is not None
+        is_open = atomic_files.descriptor_of(path) is not None
         is_special = path.exists() and (is_open or not path.is_file())
         can_be_made = folder.is_dir() and os.access(folder, os.W_OK)
         is_writable = not path.is_dir() and (is_special or can_be_made)
@@ -85,14 +85,14 @@ def check_writable(path: Path) -> None:
         )
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Writes a file whole or not at all.
 
     Raises:
         OutputError: It cannot be written.
     """
     try:
-        whole.write_whole(path, content, 0o666 & ~_umask())
+        atomic_files.write_atomically(path, content, 0o666 & ~_umask())
     except OSError as error:
         raise OutputError(
             f"cannot write {path} ({error.strerror or error}): free some space, or name another "

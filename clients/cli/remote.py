@@ -16,7 +16,7 @@ from torch import Tensor
 
 import hetune
 from hetune.clients.cli import console, remote_features
-from hetune.clients.cli.files import check_writable, read_arrays, write_whole
+from hetune.clients.cli.files import check_writable, read_arrays, write_atomically
 from hetune.clients.cli.nodes import NodesOption, SubsetName, SubsetOption, nodes_of
 from hetune.clients.cli.options import (
     GraphName,
@@ -188,7 +188,7 @@ def infer(
             memory_limit=size_of(memory_limit, "--memory-limit"),
             deadline_seconds=deadline,
         )
-    write_whole(out, _content(answer, is_npy=out.suffix == ".npy"))
+    write_atomically(out, _content(answer, is_npy=out.suffix == ".npy"))
     terminal = console.beside(out)
     terminal.print(_table(answer.report))
     if (how := answer.report.subset) is not None:

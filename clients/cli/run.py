@@ -16,7 +16,7 @@ import hetune
 from hetune.clients.cli import console
 from hetune.clients.cli.compare import Comparison
 from hetune.clients.cli.device import RunDevice
-from hetune.clients.cli.files import check_writable, write_whole
+from hetune.clients.cli.files import check_writable, write_atomically
 from hetune.clients.cli.layer_run import LayerRun, RunOutcome, Say, perform
 from hetune.clients.cli.options import (
     Every,
@@ -145,7 +145,7 @@ def bench(
             "hetune": hetune.__version__,
         }
         text = json.dumps({**header, "graphs": records}, indent=1) + "\n"
-        write_whole(as_json, text.encode())
+        write_atomically(as_json, text.encode())
 
 
 def _say(write: Any) -> Say:
@@ -242,4 +242,4 @@ def _write(path: Path, outcome: RunOutcome, request: LayerRun) -> None:
         "seed": str(request.seed),
         "hetune": hetune.__version__,
     }
-    write_whole(path, save(tensors, metadata))
+    write_atomically(path, save(tensors, metadata))

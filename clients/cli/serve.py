@@ -91,9 +91,7 @@ def serve(
     with importing_the_service():
         from hetune.profiling.store.connect import SECONDS_VARIABLE, held
         from hetune.profiling.workers.activity import Activity
-        from hetune.profiling.workers.background_thread import BackgroundThread
-        from hetune.profiling.workers.training_thread import TrainingThread
-        from hetune.profiling.workers.worker_process import WorkerProcess
+        from hetune.profiling.workers.service_worker import ServiceWorker
         from hetune.service.core.keys.access import weakness
         from hetune.service.core.keys.keys import FILE, Keys
         from hetune.service.core.models.engine import Engine
@@ -162,16 +160,14 @@ def serve(
                 warm=settings.warm or (),
                 prepares=False,
             )
-        activity = None
-        background: list[BackgroundThread] = [TrainingThread(settings.store)]
-        if settings.worker:
-            activity = Activity.create()
-            stack.callback(activity.close)
-            background.append(WorkerProcess(activity, settings.store))
-        for thread in background:
-            stack.enter_context(thread)
-        for thread in background:
-            stack.callback(thread.end)  # all of them, before the first is waited for
+        activity = Activity() if settings.worker else None
+        workers = [ServiceWorker(settings.store)]
+        if activity is not None:
+            workers.append(ServiceWorker(settings.store, activity, poll_seconds=1.0))
+        for each in workers:
+            stack.enter_context(each)
+        for each in workers:
+            stack.callback(each.end)  # all of them, before the first is waited for
         hosts = _OWN_NAMES | {settings.host.lower()} if is_open and is_local else None
         app = application(
             service, key=key, hosts=hosts, stopping=stopping, activity=activity, tracer=tracer

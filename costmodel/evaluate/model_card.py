@@ -12,13 +12,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from hetune.costmodel.data import Problem, count_graphs
 from hetune.costmodel.evaluate import tables
 from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.evaluate.tables import TextTable
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import ModelManifest
-from hetune.variants.registry.whole import write_whole
+from hetune.costmodel.problems import Problem, count_graphs
+from hetune.variants.registry.atomic_files import write_atomically
 
 _log = logging.getLogger(__name__)
 MARKDOWN = "model-card.md"
@@ -52,17 +52,17 @@ def card_of(model: CostModel, problems: Sequence[Problem], report: Report) -> Mo
         problems: What it was fitted to.
         report: How it did on graph families that it, or models fitted alike, had not seen.
     """
-    papers = model.manifest
-    machine = papers.fingerprint
+    manifest = model.manifest
+    machine = manifest.fingerprint
     facts = {
-        "trained": papers.created_at,
-        "code": papers.code_version,
-        "device": papers.device,
-        "machine": f"{_processors(papers)} ({machine.digest})",
+        "trained": manifest.created_at,
+        "code": manifest.code_version,
+        "device": manifest.device,
+        "machine": f"{_processors(manifest)} ({machine.digest})",
         "compiler": machine.compiler or "none",
-        "predicts": f"{papers.target}, weighted by {papers.weighting}",
-        "data": f"{papers.data.problems:,} inputs, {papers.data.units:,} variants measured, "
-        f"{papers.data.launches:,} launches ({papers.data.digest[:12]})",
+        "predicts": f"{manifest.target}, weighted by {manifest.weighting}",
+        "data": f"{manifest.data.problems:,} inputs, {manifest.data.units:,} variants measured, "
+        f"{manifest.data.launches:,} launches ({manifest.data.digest[:12]})",
         **report.about,
     }
     importance = {
@@ -71,9 +71,9 @@ def card_of(model: CostModel, problems: Sequence[Problem], report: Report) -> Mo
     return ModelCard("hetune cost model", facts, report, importance, data_table(problems))
 
 
-def _processors(papers: ModelManifest) -> str:
-    machine = papers.fingerprint
-    if papers.device == "cuda":
+def _processors(manifest: ModelManifest) -> str:
+    machine = manifest.fingerprint
+    if manifest.device == "cuda":
         return machine.gpu or "unknown GPU"
     return f"{machine.cpu or 'unknown processor'}, {machine.cpus or '?'} processors"
 
@@ -117,7 +117,7 @@ def write_card(card: ModelCard, folder: Path) -> tuple[Path, ...]:
     if not missing:
         files[PAGE] = _page(card, pictures).encode()
     for name, content in files.items():
-        write_whole(folder / name, content, 0o644)
+        write_atomically(folder / name, content, 0o644)
     return tuple(folder / name for name in sorted(files, key=lambda name: name != MARKDOWN))
 
 
@@ -143,14 +143,6 @@ def _pictures(card: ModelCard) -> dict[str, _Picture]:
             "How many inputs are picked for at least so well. Up and to the left is better; "
             "the oracle would be a line along the top.",
             plots.regret_distribution(report),
-        ),
-        "families": _Picture(
-            "By graph family",
-            "Each family was held out: the model that picked had seen no graph of it.",
-            plots.regret_by_family(report),
-        ),
-        "widths": _Picture(
-            "By layer and widths", "Darker cells lose more.", plots.regret_by_widths(report), True
         ),
     }
     if report.points:

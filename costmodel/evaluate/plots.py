@@ -21,7 +21,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentF
 from hetune.costmodel.evaluate.baselines import BY_GRAPH, BY_WIDTH, FIRST_RUN, TRAINED_FIXED
 from hetune.costmodel.evaluate.metrics import FIXED, ROOFLINE
 from hetune.costmodel.evaluate.points import Points
-from hetune.costmodel.evaluate.report import MODEL, Facet, Report
+from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.evaluate.tables import shown
 
 _DPI = 160
@@ -36,12 +36,6 @@ _LINES: Mapping[str, Mapping[str, Any]] = {
     FIRST_RUN: {"color": "#9a9a9a", "linewidth": 1.6},
 }
 _MARKS = (("o", "#1d3557"), ("s", "#ffffff"), ("^", "#7aa6d1"), ("D", "#f3b98b"))
-_FACET_LABELS = (
-    "model, up to the 95th percentile",
-    "model, largest",
-    "best fixed, geometric mean",
-    "model, geometric mean",
-)
 _DENSITY = LinearSegmentedColormap.from_list("density", ["#b5cde6", "#08306b"])
 _FACTOR = 2.0
 _REGRETS = (1, 1.01, 1.02, 1.05, 1.1, 1.2, 1.3, 1.5, 2, 3, 5, 10, 20, 50, 100, 200)
@@ -84,12 +78,6 @@ def predicted_against_measured(points: Mapping[str, Points]) -> bytes:
 def regret_distribution(report: Report) -> bytes:
     """Share of problems by regret, for the model and the baselines that come near."""
     figure, (panel,) = _figure(1, width=7.2, height=5.0)
-    draw_distribution(panel, report)
-    return _png(figure)
-
-
-def draw_distribution(panel: Axes, report: Report) -> None:
-    """The share of problems by regret, into a panel."""
     names = [name for name in _LINES if name in report.names]
     regrets = {
         name: np.sort([o.regret(name) for o in report.outcomes if name in o.picks])
@@ -114,6 +102,7 @@ def draw_distribution(panel: Axes, report: Report) -> None:
     panel.set_ylabel("share of inputs with at most this regret")
     panel.grid(color=_GRID, linewidth=0.7)
     panel.legend(loc="lower right", title="geometric mean in brackets", fontsize=9)
+    return _png(figure)
 
 
 def feature_importance(importance: Mapping[str, Mapping[str, float]], count: int = 20) -> bytes:
@@ -145,73 +134,6 @@ def feature_importance(importance: Mapping[str, Mapping[str, float]], count: int
     panel.set_xlabel("share of the error that splits by the feature removed")
     panel.grid(axis="x", color=_GRID, linewidth=0.7)
     panel.legend(loc="lower right", title="kernel family", fontsize=9)
-    return _png(figure)
-
-
-def regret_by_family(report: Report) -> bytes:
-    """For each graph family the regret's mean, 95th percentile and maximum, beside best fixed."""
-    rows = len(report.by("family"))
-    figure, (panel,) = _figure(1, width=7.2, height=1.7 + 0.28 * rows)
-    draw_facet(panel, report, "family")
-    return _png(figure)
-
-
-def draw_facet(panel: Axes, report: Report, facet: Facet) -> None:
-    """A row for each family (or graph, and so on) with its regrets, into a panel."""
-    scores = {
-        name: (part.score(MODEL), part.score(FIXED)) for name, part in report.by(facet).items()
-    }
-    names = sorted(scores, key=lambda name: scores[name][0].regret)
-    edge = 1.05
-    for row, name in enumerate(names):
-        mine, fixed = scores[name]
-        panel.plot(
-            [1, mine.regret_p95], [row, row], color="#b9c7d6", linewidth=6, solid_capstyle="butt"
-        )
-        panel.plot(mine.regret_max, row, "|", color=_INK, markersize=9)
-        panel.plot(fixed.regret, row, "D", color="white", markeredgecolor=_RUST)
-        panel.plot(mine.regret, row, "o", color=_INK)
-        edge = max(edge, 1.02 * mine.regret_max, 1.02 * fixed.regret)
-    for line, label in zip(panel.lines, _FACET_LABELS, strict=False):
-        line.set_label(label)
-    panel.set_yticks(range(len(names)), [f"{n} ({scores[n][0].problems})" for n in names])
-    panel.set_ylim(-0.7, len(names) - 0.3)
-    panel.set_xscale("log")
-    panel.set_xlim(0.997, edge)
-    _set_ticks(panel.xaxis, _regret_ticks(edge))
-    panel.set_xlabel("regret (number of inputs in brackets)")
-    panel.grid(axis="x", color=_GRID, linewidth=0.7)
-    panel.set_axisbelow(True)
-    panel.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False, fontsize=9)
-
-
-def regret_by_widths(report: Report) -> bytes:
-    """A cell for each layer and pair of widths: the regret's geometric mean."""
-    widths = sorted({(o.d_in, o.d_out) for o in report.outcomes})
-    groups = {
-        layer: {name: r.score(MODEL).regret for name, r in part.by("widths").items()}
-        for layer, part in report.by("layer").items()
-    }
-    layers = sorted(groups)
-    cells = np.array(
-        [[groups[layer].get(f"{i}x{o}", np.nan) for i, o in widths] for layer in layers]
-    )
-    figure, (panel,) = _figure(
-        1, width=max(3.8, 1.8 + 0.62 * len(widths)), height=1.2 + 0.5 * len(layers)
-    )
-    spread = max(0.1, float(np.nanmax(cells)) - 1)
-    panel.imshow(cells, cmap="Oranges", vmin=1, vmax=1 + 1.6 * spread, aspect="auto")
-    for (row, column), value in np.ndenumerate(cells):
-        text = shown(None if np.isnan(value) else value)
-        panel.text(column, row, text, ha="center", va="center", fontsize=8.5)
-    panel.set_xticks(range(len(widths)), [f"{i}→{o}" for i, o in widths], fontsize=8.5)
-    panel.set_yticks(range(len(layers)), [layer.upper() for layer in layers])
-    panel.set_xticks(np.arange(len(widths) + 1) - 0.5, minor=True)
-    panel.set_yticks(np.arange(len(layers) + 1) - 0.5, minor=True)
-    panel.grid(which="minor", color="white", linewidth=2)
-    panel.tick_params(which="both", length=0)
-    panel.spines[:].set_visible(False)
-    panel.set_xlabel("widths in→out (geometric mean of the regret)")
     return _png(figure)
 
 

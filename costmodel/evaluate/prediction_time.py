@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from hetune.costmodel.data import Problem
-from hetune.costmodel.evaluate.metrics import Outcome
 from hetune.costmodel.evaluate.points import Predictor, times_of
 from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.features.devices import Rates
 from hetune.costmodel.fingerprint import this_machine
+from hetune.costmodel.problems import LaunchBatch, Problem
 
 _CALLS = 3
 
@@ -41,32 +37,21 @@ def with_prediction_times(
         ValueError: There are more problems than outcomes, or fewer.
     """
     here = this_machine().digest
-
-    def told(outcome: Outcome, problem: Problem) -> Outcome:
+    outcomes = []
+    for outcome, problem in zip(report.outcomes, problems, strict=True):
         spent = prediction_seconds(model, problem, machine) if problem.machine == here else None
         picks = {**outcome.picks, MODEL: replace(outcome.picks[MODEL], spent=spent)}
-        return replace(outcome, picks=picks)
-
-    pairs = zip(report.outcomes, problems, strict=True)
-    return replace(report, outcomes=tuple(told(*pair) for pair in pairs))
+        outcomes.append(replace(outcome, picks=picks))
+    return replace(report, outcomes=tuple(outcomes))
 
 
 def prediction_seconds(model: Predictor, problem: Problem, machine: Rates) -> float:
     """What predicting all launches of a problem takes, in one batch, once warm."""
-    launches = times_of(problem)
-    ask = functools.partial(
-        model.predict,
-        tuple(family for family, _ in launches),
-        np.array([columns for _, columns in launches]),
-        np.array(problem.graph_features),
-        machine,
-        problem.threads,
-    )
-    ask()
-    return statistics.median(_seconds(ask) for _ in range(_CALLS))
-
-
-def _seconds(ask: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    ask()
-    return time.perf_counter() - start
+    launches = LaunchBatch.of(problem, times_of(problem))
+    model.predict(launches, machine)
+    seconds = []
+    for _ in range(_CALLS):
+        start = time.perf_counter()
+        model.predict(launches, machine)
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)

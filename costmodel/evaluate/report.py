@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from hetune.costmodel.data import Problem
 from hetune.costmodel.evaluate import baselines, metrics, noise
 from hetune.costmodel.evaluate.metrics import (
     DEFAULT,
@@ -20,10 +19,11 @@ from hetune.costmodel.evaluate.metrics import (
     Pick,
     Score,
 )
-from hetune.costmodel.evaluate.points import Points, Predictor, predict_launches, together
+from hetune.costmodel.evaluate.points import Points, Predictor, merged, predict_launches
 from hetune.costmodel.features.devices import Rates, default_rates
+from hetune.costmodel.problems import Problem
 from hetune.variants.errors import InputError
-from hetune.variants.registry.sealed import sealed, unsealed
+from hetune.variants.registry.sealed_json import sealed, unsealed
 
 MODEL = "cost model"
 """The name of what is judged, among the baselines'."""
@@ -80,19 +80,12 @@ class Report:
         return {name: Report(tuple(members), self.about) for name, members in groups.items()}
 
     def as_json(self) -> str:
-        """The report as JSON text."""
-        return json.dumps(self._record()) + "\n"
-
-    def as_file(self) -> str:
-        """The same with the digest of its content, as it is kept beside a model."""
-        return json.dumps(sealed(self._record())) + "\n"
-
-    def _record(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, **asdict(self)}
+        """The report as JSON text, with the digest of its content."""
+        return json.dumps(sealed({"schema": SCHEMA, **asdict(self)})) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Report:
-        """The report that `as_json` or `as_file` made the text of.
+        """The report that `as_json` made the text of.
 
         Raises:
             InputError: The text is no report, or a damaged one, or one of another version.
@@ -165,7 +158,7 @@ def judge(
     machine = machine or _default_rates(problems)
     model = _fit(training, problems, fit)
     choosers = _choosers(model, training, machine)
-    points = together([predict_launches(model, problems, machine)])
+    points = merged([predict_launches(model, problems, machine)])
     return replace(evaluate(problems, choosers, about), points=points)
 
 
@@ -209,7 +202,7 @@ def cross_validate(
 
     names = next(iter(fitted.values()))
     report = evaluate(problems, {name: chooser(name) for name in names}, about)
-    return replace(report, points=together(points))
+    return replace(report, points=merged(points))
 
 
 def family_folds(

@@ -28,7 +28,7 @@ from hetune.costmodel.model.quantiles import ErrorQuantiles
 from hetune.costmodel.model.regressor import LaunchRegressor, Target
 from hetune.costmodel.model.train import FamilyModel
 from hetune.variants.errors import ModelError
-from hetune.variants.registry.whole import sync_folder
+from hetune.variants.registry.atomic_files import sync_folder
 from hetune.variants.runtime.launch_columns import column_names
 
 _MANIFEST = "manifest.json"
@@ -51,7 +51,7 @@ def save(model: CostModel, path: Path | str) -> ModelManifest:
             "to another folder"
         )
     manifest, files = _contents(model)
-    files[_MANIFEST] = manifest.as_file().encode()
+    files[_MANIFEST] = manifest.as_json().encode()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
@@ -74,7 +74,7 @@ def save(model: CostModel, path: Path | str) -> ModelManifest:
 
 def digest(model: CostModel) -> str:
     """SHA-256 of the manifest that `save` would write, and so of everything."""
-    return hashlib.sha256(_contents(model)[0].as_file().encode()).hexdigest()
+    return hashlib.sha256(_contents(model)[0].as_json().encode()).hexdigest()
 
 
 def load(path: Path | str, sha256: str = "") -> CostModel:

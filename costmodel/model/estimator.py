@@ -21,7 +21,10 @@ _SHARED_ROWS = 8000
 
 
 class Estimator:
-    """Trees with scikit-learn's conventions: arguments are attributes, `fit` fills `booster_`."""
+    """Trees with scikit-learn's conventions: arguments are attributes, `fit` fills `booster_`.
+
+    Its kinds are dataclasses, whose fields are their arguments.
+    """
 
     features: tuple[str, ...]
     trees: int
@@ -32,33 +35,11 @@ class Estimator:
     min_child_weight: float
     seed: int
     jobs: int
-    forest: int = 1
-    """Trees that are grown at once, on rows and features of their own, and averaged."""
     booster_: xgboost.Booster
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self) -> dict[str, Any]:
         """The arguments that it was made with, by name."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    def set_params(self, **params: Any) -> Self:
-        """Changes arguments.
-
-        Raises:
-            ModelError: There is no such argument.
-        """
-        known = self.get_params()
-        for name, value in params.items():
-            if name not in known:
-                raise ModelError(
-                    f"{type(self).__name__} has no parameter {name!r}: it has {', '.join(known)}"
-                )
-            setattr(self, name, value)
-        return self
-
-    @property
-    def fitted(self) -> bool:
-        """Whether `fit` has run."""
-        return hasattr(self, "booster_")
 
     def load(self, data: bytes) -> Self:
         """Takes over trees that `dump` wrote.
@@ -93,6 +74,7 @@ class Estimator:
         y: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
         options: dict[str, Any],
+        forest: int = 1,
     ) -> None:
         threads = self.jobs or (0 if len(X) >= _SHARED_ROWS else 1)
         common = {
@@ -102,14 +84,14 @@ class Estimator:
             "subsample": self.subsample,
             "colsample_bytree": self.colsample,
             "min_child_weight": self.min_child_weight,
-            "num_parallel_tree": self.forest,
+            "num_parallel_tree": forest,
             "seed": self.seed,
             "nthread": threads,
         }
         xgboost = library()
         names = list(self.features)
         data = xgboost.DMatrix(X, y, weight=weights, feature_names=names, nthread=threads)
-        self._take(xgboost.train(common | options, data, -(-self.trees // self.forest)))
+        self._take(xgboost.train(common | options, data, -(-self.trees // forest)))
 
     def _take(self, booster: xgboost.Booster) -> None:
         # Predictions of a hundred rows take less than it takes to wake other threads.
@@ -124,7 +106,7 @@ class Estimator:
         return Trees.of(self.booster_)
 
     def _raw(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
-        if not self.fitted:
+        if not hasattr(self, "booster_"):
             raise ModelError(f"this {type(self).__name__} is not fitted: call fit first")
         if self._trees is not None and self._trees.fits(X):
             return self._trees.predict(X)

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from hetune.costmodel.data import Problem
 from hetune.costmodel.features.devices import Rates, known, rates_from
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.finite import finite
 from hetune.costmodel.model.overhead import Overhead
+from hetune.costmodel.problems import Problem
 from hetune.variants.errors import ModelError
 from hetune.variants.kernel.device import Device
-from hetune.variants.registry.sealed import sealed, unsealed
+from hetune.variants.registry.sealed_json import sealed, unsealed
 from hetune.variants.runtime.table import PREPARATION
 
 FORMAT = 3
@@ -76,7 +76,7 @@ class FittedFamily:
 
 @dataclass(frozen=True, slots=True)
 class ModelManifest:
-    """A cost model's papers.
+    """What a cost model says of itself.
 
     Attributes:
         format: `FORMAT` when it was written.
@@ -123,14 +123,11 @@ class ModelManifest:
     @property
     def digest(self) -> str:
         """SHA-256 of all but the files' digests: the same before and after the model is saved."""
-        return hashlib.sha256(replace(self, files={}).as_json().encode()).hexdigest()
+        text = json.dumps(replace(self, files={})._record(), indent=1) + "\n"
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def as_json(self) -> str:
-        """The manifest as JSON text."""
-        return json.dumps(self._record(), indent=1) + "\n"
-
-    def as_file(self) -> str:
-        """The same with the digest of its content, as bundles have it."""
+        """The manifest as JSON text, with the digest of its content."""
         return json.dumps(sealed(self._record()), indent=1) + "\n"
 
     def _record(self) -> dict[str, Any]:
@@ -144,7 +141,7 @@ class ModelManifest:
 
     @classmethod
     def from_json(cls, text: str) -> ModelManifest:
-        """The manifest that `as_json` or `as_file` made the text of.
+        """The manifest that `as_json` made the text of.
 
         Raises:
             ModelError: The text is none, or one of another format, or says what cannot be: times

@@ -9,6 +9,7 @@ new families.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Self
 
 import numpy as np
@@ -19,6 +20,7 @@ from hetune.costmodel.model.folds import folds_of
 from hetune.variants.errors import ModelError
 
 
+@dataclass(eq=False)
 class ErrorQuantiles(Estimator):
     """Bounds of log(measured / predicted), as a function of the features.
 
@@ -39,34 +41,19 @@ class ErrorQuantiles(Estimator):
         widening_: What the lower bound is moved down, and the upper bound up; may be negative.
     """
 
-    widening_: float
-
-    def __init__(
-        self,
-        features: tuple[str, ...],
-        *,
-        coverage: float = 0.8,
-        folds: int = 5,
-        trees: int = 60,
-        depth: int = 4,
-        learning_rate: float = 0.1,
-        subsample: float = 0.8,
-        colsample: float = 0.6,
-        min_child_weight: float = 10.0,
-        seed: int = 0,
-        jobs: int = 0,
-    ) -> None:
-        self.features = features
-        self.coverage = coverage
-        self.folds = folds
-        self.trees = trees
-        self.depth = depth
-        self.learning_rate = learning_rate
-        self.subsample = subsample
-        self.colsample = colsample
-        self.min_child_weight = min_child_weight
-        self.seed = seed
-        self.jobs = jobs
+    features: tuple[str, ...]
+    _: KW_ONLY
+    coverage: float = 0.8
+    folds: int = 5
+    trees: int = 60
+    depth: int = 4
+    learning_rate: float = 0.1
+    subsample: float = 0.8
+    colsample: float = 0.6
+    min_child_weight: float = 10.0
+    seed: int = 0
+    jobs: int = 0
+    widening_: float = field(init=False, repr=False)
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike, weights: ArrayLike | None = None
@@ -76,7 +63,7 @@ class ErrorQuantiles(Estimator):
         Args:
             X: Features [rows, features].
             y: log(measured / predicted), by a model that had not seen the row [rows].
-            groups: TrainingRows of one group are held out together [rows].
+            groups: Rows of one group are held out together [rows].
             weights: How much each row counts [rows]; alike by default.
 
         Raises:
@@ -113,10 +100,7 @@ class ErrorQuantiles(Estimator):
         self, X: NDArray[np.float32], y: NDArray[np.float64], weights: NDArray[np.float64]
     ) -> None:
         outside = (1 - self.coverage) / 2
-        options = {
-            "objective": "reg:quantileerror",
-            "quantile_alpha": [outside, 1 - outside],
-        }
+        options = {"objective": "reg:quantileerror", "quantile_alpha": [outside, 1 - outside]}
         self._fit_trees(X, y, weights, options)
 
 

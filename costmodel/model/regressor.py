@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from typing import Any, Self
 
@@ -19,6 +20,7 @@ class Target(StrEnum):
     RATIO = "roofline-ratio"
 
 
+@dataclass(eq=False)
 class LaunchRegressor(Estimator):
     """Seconds of launches of one kernel family.
 
@@ -39,34 +41,19 @@ class LaunchRegressor(Estimator):
         jobs: Threads to fit with, which does not change the result; 0: all, if that is worth it.
     """
 
-    def __init__(
-        self,
-        features: tuple[str, ...],
-        *,
-        target: Target | str = Target.SECONDS,
-        increasing: frozenset[str] = frozenset(),
-        trees: int = 600,
-        forest: int = 2,
-        depth: int = 6,
-        learning_rate: float = 0.08,
-        subsample: float = 0.6,
-        colsample: float = 0.4,
-        min_child_weight: float = 3.0,
-        seed: int = 0,
-        jobs: int = 0,
-    ) -> None:
-        self.features = features
-        self.target = target
-        self.increasing = increasing
-        self.trees = trees
-        self.forest = forest
-        self.depth = depth
-        self.learning_rate = learning_rate
-        self.subsample = subsample
-        self.colsample = colsample
-        self.min_child_weight = min_child_weight
-        self.seed = seed
-        self.jobs = jobs
+    features: tuple[str, ...]
+    _: KW_ONLY
+    target: Target | str = Target.SECONDS
+    increasing: frozenset[str] = frozenset()
+    trees: int = 600
+    forest: int = 2
+    depth: int = 6
+    learning_rate: float = 0.08
+    subsample: float = 0.6
+    colsample: float = 0.4
+    min_child_weight: float = 3.0
+    seed: int = 0
+    jobs: int = 0
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, *, roofline: ArrayLike, weights: ArrayLike | None = None
@@ -93,7 +80,7 @@ class LaunchRegressor(Estimator):
             signs = ["1" if name in self.increasing else "0" for name in self.features]
             options["monotone_constraints"] = f"({','.join(signs)})"
         given = None if weights is None else vector_of(weights)
-        self._fit_trees(table, label, given, options)
+        self._fit_trees(table, label, given, options, self.forest)
         return self
 
     def predict(self, X: ArrayLike, *, roofline: ArrayLike) -> NDArray[np.float64]:

@@ -64,8 +64,8 @@ class Trees:
             _log.warning("XGBoost predicts itself, which is slower: %s", error)
             return None
         rows = found._probe()
-        said = booster.inplace_predict(rows, validate_features=False)
-        if not np.allclose(found.predict(rows), said, rtol=1e-4, atol=1e-5):
+        expected = booster.inplace_predict(rows, validate_features=False)
+        if not np.allclose(found.predict(rows), expected, rtol=1e-4, atol=1e-5):
             _log.warning(
                 "XGBoost predicts itself, which is slower: its trees do not read as they predict"
             )
@@ -80,12 +80,12 @@ class Trees:
             LookupError, TypeError: Something is missing in it, or is something else.
             ValueError: The trees are none that can be summed.
         """
-        model, told = learner["gradient_booster"]["model"], learner["learner_model_param"]
+        model, params = learner["gradient_booster"]["model"], learner["learner_model_param"]
         output = np.array(model["tree_info"], np.int32)
-        base = np.array(json.loads(told["base_score"]), np.float32).reshape(-1)
+        base = np.array(json.loads(params["base_score"]), np.float32).reshape(-1)
         base = np.broadcast_to(base, max(len(base), int(output.max(initial=0)) + 1))
         feature, threshold, leaf = _completed(model["trees"])
-        features = int(told["num_feature"])
+        features = int(params["num_feature"])
         if not ((feature >= 0) & (feature < features)).all():
             raise ValueError("a tree looks at a feature that there is not")
         if len(output) != len(leaf) or (output < 0).any():
@@ -94,7 +94,7 @@ class Trees:
 
     @cached_property
     def _given(self) -> tuple[int, ...]:
-        """What C++ is told of the trees."""
+        """The trees as C++ takes them."""
         lists = self.feature, self.threshold, self.leaf, self.output
         depth, outputs = self.leaf.shape[1].bit_length() - 1, len(self.base)
         places = [each.ctypes.data for each in lists]

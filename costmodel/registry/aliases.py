@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from hetune.variants.errors import ModelError
-from hetune.variants.registry.sealed import sealed, unsealed
-from hetune.variants.registry.whole import write_whole
+from hetune.variants.registry.atomic_files import write_atomically
+from hetune.variants.registry.sealed_json import sealed, unsealed
 
 CANDIDATE = "candidate"
 """The alias of the model that was added last."""
@@ -21,7 +21,7 @@ _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AliasChange:
     """An alias that was set.
 
     Attributes:
@@ -53,7 +53,7 @@ class Aliases:
 
     candidate: str | None = None
     champions: tuple[str, ...] = ()
-    history: tuple[Change, ...] = ()
+    history: tuple[AliasChange, ...] = ()
 
     @property
     def champion(self) -> str | None:
@@ -85,7 +85,7 @@ class Aliases:
             "champions": self.champions,
             "history": [asdict(change) for change in self.history],
         }
-        write_whole(path, json.dumps(sealed(record), indent=1).encode())
+        write_atomically(path, json.dumps(sealed(record), indent=1).encode())
 
     @classmethod
     def read(cls, path: Path) -> Aliases:
@@ -98,7 +98,7 @@ class Aliases:
             record: Any = unsealed(json.loads(path.read_text(encoding="utf-8")))
             if record["format"] != _FORMAT:
                 raise ValueError(f"format {record['format']}, not {_FORMAT}")
-            history = tuple(Change(**change) for change in record["history"])
+            history = tuple(AliasChange(**change) for change in record["history"])
             candidate, champions = record["candidate"], record["champions"]
             if not isinstance(candidate, str | None) or not isinstance(champions, list):
                 raise ValueError("the candidate is no text, or the champions are no list")
@@ -122,7 +122,7 @@ class Aliases:
         self, candidate: str | None, champions: tuple[str, ...], alias: str, why: str
     ) -> Aliases:
         after = Aliases(candidate, champions)
-        change = Change(
+        change = AliasChange(
             alias=alias,
             before=self.as_dict().get(alias),
             after=after.as_dict().get(alias),

@@ -15,8 +15,8 @@ from hetune.costmodel.finite import finite
 from hetune.costmodel.registry.model_registry import ModelRegistry
 from hetune.variants.errors import ModelError
 from hetune.variants.kernel.device import Device
-from hetune.variants.registry.sealed import sealed, unsealed
-from hetune.variants.registry.whole import write_whole
+from hetune.variants.registry.atomic_files import write_atomically
+from hetune.variants.registry.sealed_json import sealed, unsealed
 
 _log = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ class Calibration:
         try:
             folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
-            write_whole(path, self.as_json().encode())
+            write_atomically(path, self.as_json().encode())
         except OSError as error:
             raise ModelError(
                 f"cannot write the calibration {path} ({error.strerror or error}): free some "

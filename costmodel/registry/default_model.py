@@ -19,7 +19,7 @@ from hetune.variants.registry.vectors import WIDEST
 
 _log = logging.getLogger(__name__)
 _PACKAGED = Path(__file__).resolve().parents[1] / "bundle"
-_mentioned: set[str] = set()
+_logged: set[str] = set()
 
 
 class ForeignModelWarning(UserWarning):
@@ -78,9 +78,9 @@ def best_and_failure(
         _log.warning("the model in the package does not answer: %s", error)
         return None, True
     if model is None:
-        _mention(f"no cost model for the device {device!r}, so the roofline model answers")
+        _log_once(f"no cost model for the device {device!r}, so the roofline model answers")
     elif not calibrated(model, here) and (text := foreign(model)):
-        _mention(f"the model in the package answers; {text}")
+        _log_once(f"the model in the package answers; {text}")
     return model, failed
 
 
@@ -96,10 +96,10 @@ def calibrated(model: CostModel, registry: ModelRegistry | None = None) -> bool:
     return found is not None and found.model_id == model.manifest.digest
 
 
-def is_at_home(model: CostModel) -> bool:
+def is_trained_here(model: CostModel) -> bool:
     """Whether a model was trained on this machine, as far as that matters for its device."""
-    papers = model.manifest
-    return not difference(papers.fingerprint, this_machine(), papers.device)
+    manifest = model.manifest
+    return not difference(manifest.fingerprint, this_machine(), manifest.device)
 
 
 def warn_if_foreign(model: CostModel, machine: Fingerprint | None = None) -> None:
@@ -141,9 +141,11 @@ def _registers() -> str:
     return "avx512" if lanes >= WIDEST.lanes else "avx2"
 
 
-def _known_cost(papers: ModelManifest) -> str:
+def _known_cost(manifest: ModelManifest) -> str:
     """What choices took where the model was judged; empty if it was not."""
-    mine, roofline = (papers.metrics.get(n, {}).get("regret") for n in (papers.target, "roofline"))
+    mine, roofline = (
+        manifest.metrics.get(n, {}).get("regret") for n in (manifest.target, "roofline")
+    )
     if mine is None or roofline is None:
         return ""
     return (
@@ -152,8 +154,8 @@ def _known_cost(papers: ModelManifest) -> str:
     )
 
 
-def _mention(text: str) -> None:
+def _log_once(text: str) -> None:
     """Says it in the log, once."""
-    if text not in _mentioned:
-        _mentioned.add(text)
+    if text not in _logged:
+        _logged.add(text)
         _log.info("%s", text)

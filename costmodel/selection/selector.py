@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast
+from typing import TypedDict, TypeVar, Unpack
 
 import numpy as np
 from torch import nn
@@ -18,12 +19,13 @@ from torch import nn
 from hetune.costmodel.features.devices import Rates, default_rates, device_of
 from hetune.costmodel.features.graph import graph_features
 from hetune.costmodel.model.bundle import load
-from hetune.costmodel.model.cost_model import UNKNOWN_FACTOR, CostModel
+from hetune.costmodel.model.cost_model import UNKNOWN_FACTOR, Contributions, CostModel
+from hetune.costmodel.problems import LaunchBatch
 from hetune.costmodel.registry.calibration import ROOFLINE, load_calibration
 from hetune.costmodel.registry.default_model import (
     best_and_failure,
     calibrated,
-    is_at_home,
+    is_trained_here,
     warn_if_foreign,
 )
 from hetune.costmodel.registry.model_registry import ModelRegistry, State
@@ -32,14 +34,12 @@ from hetune.costmodel.selection.layer_variants import variants_for
 from hetune.variants.errors import HetuneError, InputError, ModelError
 from hetune.variants.frontend.presets import OF_EVERY_FAMILY
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.device import Device
 from hetune.variants.program.nodes import Program
 from hetune.variants.runtime.choice import Choice, choose
 from hetune.variants.runtime.cost_estimates import CostEstimates, RooflineEstimator, replay_seconds
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_roofline import GpuModel
-from hetune.variants.runtime.scored import scored_on
 from hetune.variants.runtime.table import CandidateTable
 
 RETRY_SECONDS = 30.0
@@ -49,6 +49,16 @@ LEARNED = "the cost model"
 _ESTIMATING = 1.5e-3
 """Seconds that estimating takes on a new graph, about: "new" of `benchmarks/choosing.py`."""
 _log = logging.getLogger(__name__)
+_Answer = TypeVar("_Answer")
+
+
+class Options(TypedDict, total=False):
+    """What `Selector.choose` takes beside a layer, a graph and widths."""
+
+    heads: int
+    memory_limit: int | None
+    expected_runs: float
+    cuda_graph: bool | None
 
 
 class Selector:
@@ -111,11 +121,11 @@ class Selector:
         """
         if path is None:
             registry = ModelRegistry(device=device)
-            asked = device, registry.root, registry.state
-            found = _loaded(*asked)
+            key = device, registry.root, registry.state
+            found = _loaded(*key)
             if found.retry_at <= time.monotonic():
                 _loaded.cache_clear()
-                found = _loaded(*asked)
+                found = _loaded(*key)
             return found.selector
         model = load(path)
         if not calibrated(model):
@@ -131,7 +141,7 @@ class Selector:
             registry: Where calibrations are kept; the user's by default.
         """
         registry = registry or ModelRegistry()
-        if model is not None and is_at_home(model):
+        if model is not None and is_trained_here(model):
             return cls(model)
         if model is not None:
             registry = registry.of(model.manifest.device)
@@ -189,11 +199,7 @@ class Selector:
         layers: Sequence[str],
         graph: HeteroGraph,
         widths: Sequence[int],
-        *,
-        heads: int = 1,
-        memory_limit: int | None = None,
-        expected_runs: float = math.inf,
-        cuda_graph: bool | None = None,
+        **options: Unpack[Options],
     ) -> tuple[Choice, ...]:
         """One choice for each layer of a stack: what one gives out is what the next takes in.
 
@@ -201,10 +207,8 @@ class Selector:
             layers: Names of presets, one for each layer.
             graph: What to run on.
             widths: Of the input and of each layer's output: one more than there are layers.
-            heads: Attention heads, in each layer that has any.
-            memory_limit: Most bytes that temporaries, scratch and result of a layer's run may take.
-            expected_runs: Over how many runs indexing the graph is spread.
-            cuda_graph: As of `choose`.
+            options: `heads`, `memory_limit`, `expected_runs` and `cuda_graph` of each layer, as of
+                `choose`.
 
         Raises:
             InputError: The widths do not fit the layers.
@@ -212,60 +216,42 @@ class Selector:
         """
         if isinstance(layers, str) or not isinstance(layers, Iterable):
             raise InputError(f"layers={layers!r}: give a list of names, one for each layer")
-        names, given = tuple(layers), _listed(widths)
+        names = tuple(layers)
+        try:
+            given = tuple(widths)
+        except TypeError:
+            raise InputError(f"widths={widths!r}: give a list of integers") from None
         if len(given) != len(names) + 1:
             raise InputError(
                 f"{len(given)} widths for {len(names)} layers: give the width of the input and "
                 f"of each layer's output, {len(names) + 1} in all"
             )
-        return tuple(
-            self.choose(
-                layer,
-                graph,
-                (d_in, d_out),
-                heads=heads,
-                memory_limit=memory_limit,
-                expected_runs=expected_runs,
-                cuda_graph=cuda_graph,
-            )
-            for layer, d_in, d_out in zip(names, given, given[1:], strict=False)
-        )
+        pairs = zip(names, itertools.pairwise(given), strict=True)
+        return tuple(self.choose(layer, graph, pair, **options) for layer, pair in pairs)
 
     def explain(
         self,
         layer: nn.Module | Program | str,
         graph: HeteroGraph,
         widths: tuple[int, int] | int | None = None,
-        *,
-        heads: int = 1,
-        memory_limit: int | None = None,
-        expected_runs: float = math.inf,
-        cuda_graph: bool | None = None,
+        **options: Unpack[Options],
     ) -> Explanation:
         """Why `choose` chooses what it does: time by launch, what mattered, and the runners-up.
 
         Takes and raises what `choose` does.
         """
-        variants = variants_for(layer, widths, heads, self.device)
-        choice = choose(
-            variants,
-            graph,
-            self,
-            memory_limit=memory_limit,
-            expected_runs=expected_runs,
-            cuda_graph=cuda_graph,
-        )
-        scored, threads = scored_on(variants, graph, self), kernel_threads()
-        table, domain, estimates = scored.table, scored.domain, scored.estimates
+        choice = self.choose(layer, graph, widths, **options)
+        table, domain = choice.scored.table, choice.scored.domain
+        estimates, threads = choice.scored.estimates, choice.threads
+
+        def by_model(model: CostModel) -> tuple[np.ndarray, Contributions | None]:
+            effects = model.contributions(_launches(table, domain, threads), self.machine)
+            return self._bounds(model, table, domain, threads), effects
+
         around = np.array([1 / UNKNOWN_FACTOR, UNKNOWN_FACTOR])
-        bounds, effects = estimates.launches[:, None] * around, None
-        if self.model is not None:
-            try:
-                seen = *self._seen(table, domain), self.machine, threads
-                bounds = self._bounds(self.model, table, domain, threads)
-                effects = self.model.contributions(*seen)
-            except Exception as error:  # whatever a model raises
-                self._report(error)
+        bounds, effects = self._answer(
+            table, by_model, lambda: (estimates.launches[:, None] * around, None)
+        )
         return explanation(choice, table, estimates, bounds, effects)
 
     def warm_up(self, layer: nn.Module | None = None) -> Choice:
@@ -290,13 +276,11 @@ class Selector:
 
         Those of a table for another device are the roofline model's.
         """
-        if self.model is None or not self._knows(table):
-            return self._roofline.estimate(table, domain, threads)
-        try:
-            return self._estimated(self.model, table, domain, threads)
-        except Exception as error:  # whatever a model raises
-            self._report(error)
-            return self._roofline.estimate(table, domain, threads)
+        return self._answer(
+            table,
+            lambda model: self._estimated(model, table, domain, threads),
+            lambda: self._roofline.estimate(table, domain, threads),
+        )
 
     @property
     def estimating_seconds(self) -> float:
@@ -305,17 +289,29 @@ class Selector:
 
     def spread(self, table: CandidateTable, domain: Domain, threads: int) -> np.ndarray:
         """How far off predictions may be, either way: factors, float64 [variants]."""
+
+        def by_model(model: CostModel) -> np.ndarray:
+            bounds = self._bounds(model, table, domain, threads) * table.runs(domain)[:, None]
+            low, high = (table.totals(bounds[:, side]) for side in (0, 1))
+            found: np.ndarray = np.maximum(np.sqrt(high / np.maximum(low, 1e-12)), 1.0)
+            return found
+
+        return self._answer(table, by_model, lambda: self._roofline.spread(table, domain, threads))
+
+    def _answer(
+        self,
+        table: CandidateTable,
+        by_model: Callable[[CostModel], _Answer],
+        by_roofline: Callable[[], _Answer],
+    ) -> _Answer:
+        """The cost model's answer about a table, or the roofline model's where it has none."""
         if self.model is None or not self._knows(table):
-            return self._roofline.spread(table, domain, threads)
+            return by_roofline()
         try:
-            bounds = self._bounds(self.model, table, domain, threads)
+            return by_model(self.model)
         except Exception as error:  # whatever a model raises
             self._report(error)
-            return self._roofline.spread(table, domain, threads)
-        bounds *= table.runs(domain)[:, None]
-        low, high = (table.totals(bounds[:, side]) for side in (0, 1))
-        found: np.ndarray = np.maximum(np.sqrt(high / np.maximum(low, 1e-12)), 1.0)
-        return found
+            return by_roofline()
 
     def _knows(self, table: CandidateTable) -> bool:
         if table.device == self.device:
@@ -325,12 +321,6 @@ class Selector:
             f"compared: take Selector.load(device={table.device!r})"
         )
         return False
-
-    def _seen(
-        self, table: CandidateTable, domain: Domain
-    ) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
-        """What a model sees: families and columns of the table's rows, features of the graph."""
-        return table.families, table.columns(domain), graph_features(domain.graph)
 
     def _scale(self, families: tuple[str, ...]) -> np.ndarray:
         """What calibration multiplies predictions by, float64 [rows]."""
@@ -342,22 +332,20 @@ class Selector:
     def _bounds(
         self, model: CostModel, table: CandidateTable, domain: Domain, threads: int
     ) -> np.ndarray:
-        found = model.interval(*self._seen(table, domain), self.machine, threads)
+        found = model.interval(_launches(table, domain, threads), self.machine)
         return _finite(found * self._scale(table.families)[:, None])
 
     def _estimated(
         self, model: CostModel, table: CandidateTable, domain: Domain, threads: int
     ) -> CostEstimates:
-        families, columns, features = self._seen(table, domain)
-        launches = model.predict(families, columns, features, self.machine, threads)
-        runs = table.runs(domain)
-        launches *= self._scale(families) * runs
+        batch, runs = _launches(table, domain, threads), table.runs(domain)
+        launches = model.predict(batch, self.machine) * (self._scale(batch.families) * runs)
         launched = table.totals(launches + model.launch_seconds * runs)
         seconds = _finite(launched + model.run_seconds)
         prepare = _finite(model.prepare_seconds(table.preparation(domain)))
         replays = None
         if isinstance(self.machine, GpuModel):
-            replays = replay_seconds(table, domain, columns, launches, self.machine)
+            replays = replay_seconds(table, domain, batch.columns, launches, self.machine)
             replays = _finite(replays + model.run_seconds)
         return CostEstimates(seconds, launches, prepare, LEARNED, replays, table.default, model.tie)
 
@@ -384,12 +372,8 @@ def _loaded(device: Device, root: Path, state: State) -> _Loaded:
     return _Loaded(selector, time.monotonic() + RETRY_SECONDS if failed else math.inf)
 
 
-def _listed(values: object) -> tuple[Any, ...]:
-    """What a list holds; what is none stands alone."""
-    try:
-        return tuple(cast(Iterable[Any], values))
-    except TypeError:
-        return (values,)
+def _launches(table: CandidateTable, domain: Domain, threads: int) -> LaunchBatch:
+    return LaunchBatch(table.families, table.columns(domain), graph_features(domain.graph), threads)
 
 
 def _roofline(rates: Rates) -> RooflineEstimator:

@@ -11,7 +11,7 @@ from hetune.costmodel.features.devices import Rates, default_rates, device_of
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.registry.calibration import ROOFLINE, Calibration, load_calibration
-from hetune.costmodel.registry.default_model import ForeignModelWarning, is_at_home, load_best
+from hetune.costmodel.registry.default_model import ForeignModelWarning, is_trained_here, load_best
 from hetune.profiling.calibrate.correction import Observed, correct, error, predictions
 from hetune.profiling.calibrate.gpu_rates import measure_gpu
 from hetune.profiling.calibrate.observations import observe
@@ -67,7 +67,7 @@ def calibrate(
         # That the model is of another machine is what is about to be mended.
         warnings.simplefilter("ignore", ForeignModelWarning)
         model = load_best(device=device)
-    at_home = model is not None and is_at_home(model)
+    at_home = model is not None and is_trained_here(model)
     with measuring_lock():
         measured = _measured(device, quick, progress)
         observed = () if quick or at_home else observe(progress=progress, device=device)

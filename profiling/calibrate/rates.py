@@ -26,6 +26,7 @@ from hetune.profiling.calibrate.probes import (
     random_graph,
 )
 from hetune.profiling.calibrate.timing import time_probes
+from hetune.profiling.measure.bench import torch_threads
 from hetune.variants.runtime.roofline import MachineModel
 
 ROUNDS = 100
@@ -85,15 +86,11 @@ def measure_machine(
     Raises:
         CompileError: There is no compiler, or it refuses the loops.
     """
-    before = torch.get_num_threads()
-    threads = threads or before
+    threads = threads or torch.get_num_threads()
     caches = caches or detect()
     tables = Tables.of(caches)
-    torch.set_num_threads(threads)
-    try:
+    with torch_threads(threads):
         found = time_probes(_probes(tables, threads), rounds, seconds, progress)
-    finally:
-        torch.set_num_threads(before)
     return machine_of(found, caches, tables, threads)
 
 

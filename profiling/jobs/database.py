@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, func, select
+from sqlalchemy import Connection, Row, func, select
 
 from hetune.profiling.jobs.records import State
 from hetune.profiling.store.job_tables import jobs, log, units
@@ -92,9 +92,10 @@ def update_state(connection: Connection, job: Row[Any], now: datetime) -> None:
         job: The job's row, locked.
         now: For `finished`.
     """
+    columns = (units.c.is_training, units.c.state)
+    counted = select(*columns, func.count()).where(units.c.job == job.id).group_by(*columns)
     counts = {
-        (training, State(state)): count
-        for training, state, count in connection.execute(_counts(job.id))
+        (training, State(state)): count for training, state, count in connection.execute(counted)
     }
     at = {state: counts.get((False, state), 0) for state in State}
     training = next((state for is_training, state in counts if is_training), None)
@@ -116,8 +117,3 @@ def update_state(connection: Connection, job: Row[Any], now: datetime) -> None:
     change = jobs.update().where(jobs.c.id == job.id)
     connection.execute(change.values(state=state.value, finished=now, error=error))
     add_log_line(connection, job.id, now, f"{state.value}: {error}" if error else state.value)
-
-
-def _counts(job: int) -> Select[Any]:
-    columns = (units.c.is_training, units.c.state)
-    return select(*columns, func.count()).where(units.c.job == job).group_by(*columns)

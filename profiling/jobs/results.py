@@ -24,7 +24,7 @@ MOST_RESULTS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredVariant:
     """A variant on a problem.
 
     Attributes:
@@ -60,7 +60,7 @@ class Result:
     unit: int
     problem: ProblemSpec
     state: State
-    variants: tuple[Measured, ...]
+    variants: tuple[MeasuredVariant, ...]
 
 
 def results(store: Store, job: int, *, after: int = 0, limit: int = 20) -> tuple[Result, ...]:
@@ -103,9 +103,11 @@ def results(store: Store, job: int, *, after: int = 0, limit: int = 20) -> tuple
     )
 
 
-def _known(connection: Connection, machine: str | None, keys: Sequence[str]) -> dict[str, Measured]:
+def _known(
+    connection: Connection, machine: str | None, keys: Sequence[str]
+) -> dict[str, MeasuredVariant]:
     """Measurements of a machine by their units' keys; none where no machine has begun."""
-    column, found = measurements.c, dict[str, Measured]()
+    column, found = measurements.c, dict[str, MeasuredVariant]()
     for start in range(0, len(keys) if machine is not None else 0, PAGE):
         limits = [column.machine == machine, column.unit.in_(keys[start : start + PAGE])]
         for record in records(lambda: nullcontext(connection), limits):
@@ -114,8 +116,8 @@ def _known(connection: Connection, machine: str | None, keys: Sequence[str]) -> 
     return found
 
 
-def _measured(known: Measurement) -> Measured:
-    return Measured(
+def _measured(known: Measurement) -> MeasuredVariant:
+    return MeasuredVariant(
         variant=known.variant,
         status=known.status,
         seconds=statistics.median(known.samples) if known.samples else None,
@@ -131,5 +133,5 @@ def _state(row: Row[Any], is_final: bool) -> State:
     return State.CANCELLED if is_final and not state.is_final else state
 
 
-def _order(measured: Measured) -> tuple[bool, float, str]:
+def _order(measured: MeasuredVariant) -> tuple[bool, float, str]:
     return measured.seconds is None, measured.seconds or 0.0, measured.variant

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -32,10 +33,6 @@ KernelProgress = Callable[[int, int, str], None]
 """How many kernels are compiled, how many there are, and the last one's name."""
 
 
-def _nothing(variants: Sequence[Variant], progress: KernelProgress) -> None:
-    """Compiles nothing ahead."""
-
-
 @dataclass(frozen=True, slots=True)
 class Bench:
     """Where and how problems are measured.
@@ -60,7 +57,7 @@ class Bench:
     watch: Stopwatch
     yardstick: Yardstick
     device: torch.device | None = None
-    compile: Callable[[Sequence[Variant], KernelProgress], object] = _nothing
+    compile: Callable[[Sequence[Variant], KernelProgress], object] = lambda variants, progress: None
     compiles_late: bool = False
     short_seconds: float = 0.0
     free_bytes: Callable[[], int] = usable_memory
@@ -137,6 +134,17 @@ def gpu_bench(device: torch.device) -> Bench:
         clocks=lambda: read_gpu_clocks(f"GPU-{properties.uuid}"),
         check=lambda: answers(watch.wait),
     )
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Torch, and the kernels of this process, use so many threads while it lasts."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def answers(wait: Callable[[], object]) -> None:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import nullcontext
 
 import torch
 
 from hetune.costmodel.features.graph import graph_features
-from hetune.profiling.measure.bench import Bench, bench_of
+from hetune.profiling.measure.bench import Bench, bench_of, torch_threads
 from hetune.profiling.measure.candidate import CandidateRun
 from hetune.profiling.measure.duplicates import Run, run_of
 from hetune.profiling.measure.inputs import Inputs, random_inputs
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.oracle import Oracle
-from hetune.profiling.measure.record import GraphFacts, Stamp, Times, kernel_digest, record
+from hetune.profiling.measure.record import GraphFacts, Stamp, kernel_digest, record
 from hetune.profiling.measure.rounds import WAITING, Rounds, take_rounds
 from hetune.profiling.measure.stopwatch import TimedRun
 from hetune.profiling.records import LaunchRecord, Measurement, Status
@@ -90,7 +90,7 @@ def measure_problem(
     """
     bench = bench or bench_of(problem.device)
     # Outputs of a GPU are compared with what all of the CPU's threads compute.
-    threads = _threads(problem.threads) if problem.device == "cpu" else nullcontext()
+    threads = torch_threads(problem.threads) if problem.device == "cpu" else nullcontext()
     with threads, torch.no_grad():
         measuring = _Measuring(
             problem, graph, tuple(variants), limits or Limits(), bench, seed, beat
@@ -272,7 +272,11 @@ class _Measuring:
             )
             for step, (row, counts) in enumerate(self._counts(run))
         )
-        times = Times(
+        return record(
+            Unit(self._problem, variant.id, variant.key),
+            stamp,
+            self._facts,
+            measured.loss,
             samples=tuple(sample.seconds for sample in samples),
             launches=launches,
             prepare_seconds=self._prepared.get(id(run.plan), 0.0),
@@ -282,8 +286,6 @@ class _Measuring:
             drift=taken.drift.get(name, 0.0),
             clocks=clocks,
         )
-        unit = Unit(self._problem, variant.id, variant.key)
-        return record(unit, stamp, self._facts, times, measured.loss)
 
 
 def graph_facts(graph: HeteroGraph) -> GraphFacts:
@@ -319,13 +321,3 @@ def _joined(
         {name: max(first.drift[name], second.drift.get(name, 0.0)) for name in left},
         first.repeated + second.repeated,
     )
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

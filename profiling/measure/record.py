@@ -42,31 +42,24 @@ class GraphFacts:
     features: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
-    """What was measured of a unit; see `Measurement` for the fields."""
-
-    samples: tuple[float, ...] = ()
-    launches: tuple[LaunchRecord, ...] = ()
-    prepare_seconds: float = 0.0
-    preparation: tuple[float, ...] = ()
-    relative_error: float = 0.0
-    peak_bytes: int = 0
-    drift: float = 0.0
-    clocks: tuple[float, ...] = ()
-
-
 def record(
-    unit: Unit, stamp: Stamp, graph: GraphFacts, times: Times, loss: Loss | None = None
+    unit: Unit,
+    stamp: Stamp,
+    graph: GraphFacts,
+    loss: Loss | None = None,
+    *,
+    samples: tuple[float, ...] = (),
+    launches: tuple[LaunchRecord, ...] = (),
+    prepare_seconds: float = 0.0,
+    preparation: tuple[float, ...] = (),
+    relative_error: float = 0.0,
+    peak_bytes: int = 0,
+    drift: float = 0.0,
+    clocks: tuple[float, ...] = (),
 ) -> Measurement:
-    """The record of a unit, now.
+    """The record of a unit, now; `Measurement` explains the fields.
 
-    Args:
-        unit: What was measured.
-        stamp: In which campaign, where, by which code.
-        graph: Facts of its graph.
-        times: What was measured; where there is a loss, as much as is known.
-        loss: Why there are no times, if there are none.
+    Where there is a loss, which says why, the record has no samples, launches and drift.
     """
     problem = unit.problem
     return Measurement(
@@ -83,18 +76,18 @@ def record(
         plan=unit.plan,
         status=loss.status if loss else Status.OK,
         error=loss.error if loss else "",
-        samples=() if loss else times.samples,
-        launches=() if loss else times.launches,
-        prepare_seconds=times.prepare_seconds,
-        preparation=times.preparation,
-        relative_error=times.relative_error,
-        peak_bytes=times.peak_bytes,
-        drift=0.0 if loss else times.drift,
+        samples=() if loss else samples,
+        launches=() if loss else launches,
+        prepare_seconds=prepare_seconds,
+        preparation=preparation,
+        relative_error=relative_error,
+        peak_bytes=peak_bytes,
+        drift=0.0 if loss else drift,
         protocol=PROTOCOLS[problem.device],
         code_version=stamp.code_version,
         measured_at=datetime.now(UTC),
         device=problem.device,
-        clocks=times.clocks,
+        clocks=clocks,
     )
 
 

@@ -40,7 +40,8 @@ class Reference:
     def read(self) -> float:
         """Seconds of the work, now, with the threads that torch has now."""
         self._work()
-        seconds = min(self._turn() for _ in range(_TURNS))
+        turns = [self._watch.time(lambda mark: self._work()) for _ in range(_TURNS)]
+        seconds = min(sample.seconds for _, sample in turns)
         self._known.append(seconds)
         return seconds
 
@@ -52,10 +53,6 @@ class Reference:
     @property
     def _known(self) -> deque[float]:
         return self._readings.setdefault(torch.get_num_threads(), deque(maxlen=_USUAL))
-
-    def _turn(self) -> float:
-        _, sample = self._watch.time(lambda mark: self._work())
-        return sample.seconds
 
 
 def product(device: torch.device) -> Callable[[], None]:

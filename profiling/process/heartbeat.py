@@ -39,7 +39,9 @@ class Heartbeat:
             descriptor, path = tempfile.mkstemp(prefix="hetune-")
             try:
                 Path(path).unlink()
-                _allocate(descriptor)
+                # Writing to memory without blocks on disk, where that is full, ends the process.
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(descriptor, 0, _BEAT.size)
                 heartbeat = cls(descriptor)
             except BaseException:
                 os.close(descriptor)
@@ -63,9 +65,3 @@ class Heartbeat:
         """Lets the memory go."""
         self._memory.close()
         os.close(self.descriptor)
-
-
-def _allocate(descriptor: int) -> None:
-    """Its blocks on disk: writing to memory without them, on a full disk, ends the process."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(descriptor, 0, _BEAT.size)

@@ -17,7 +17,7 @@ from hetune.profiling.closeable import Closeable
 from hetune.profiling.measure.bench import place_of
 from hetune.profiling.measure.candidate import Loss
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.measure.record import GraphFacts, Stamp, Times, record
+from hetune.profiling.measure.record import GraphFacts, Stamp, record
 from hetune.profiling.process.child import describe_end
 from hetune.profiling.process.heartbeat import MEND_ROOM, SETTING_UP, Heartbeat
 from hetune.profiling.process.messages import Message, Order, Refusal
@@ -100,7 +100,7 @@ class Supervisor(Closeable):
         return [
             found[unit.variant]
             if unit.variant in found
-            else record(unit, stamp, facts, Times(), lost[unit.variant])
+            else record(unit, stamp, facts, lost[unit.variant])
             for unit in units
         ]
 

@@ -73,7 +73,9 @@ def _seconds() -> float:
 
 def _find(url: str | Path | None) -> Address:
     if url is None:
-        url = os.environ.get("HETUNE_STORE", "").strip() or _default_file()
+        url = os.environ.get("HETUNE_STORE", "").strip() or Path(
+            platformdirs.user_data_dir("hetune", appauthor=False), "profiling.db"
+        )
     if isinstance(url, Path) or "://" not in url:
         path = str(Path(url).expanduser().absolute())
         return Address(URL.create("sqlite", database=path), path, ())
@@ -169,10 +171,6 @@ def check_place(url: str | Path | None) -> None:
     """
     if (shared := opened(find(url).url)) is not None:
         shared.check()
-
-
-def _default_file() -> Path:
-    return Path(platformdirs.user_data_dir("hetune", appauthor=False)) / "profiling.db"
 
 
 def _values(url: URL, key: str) -> tuple[str, ...]:

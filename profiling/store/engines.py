@@ -149,7 +149,7 @@ def acquire(url: URL, place: str, create: Callable[[], Engine]) -> Shared:
             check_no_part(path)
         file = None if path is None else _created(path)
         for other in _open.values():
-            if file is not None and other.file is not None and _is_same(file, other.file):
+            if (a := file) and (b := other.file) and (a.device, a.inode) == (b.device, b.inode):
                 raise StoreError(
                     f"the store {place} is open as {other.place}, another name of the same file, "
                     "which would damage it: name it by one of them everywhere, and remove the other"
@@ -256,10 +256,6 @@ def _watch(engine: Engine, side_files: SideFiles) -> None:
     """Tells of an engine's connections, after all that is done to a new one."""
     event.listen(engine, "connect", lambda connection, _: side_files.connected(connection))
     event.listen(engine, "close", lambda connection, _: side_files.closing(connection))
-
-
-def _is_same(one: DatabaseFile, other: DatabaseFile) -> bool:
-    return (one.device, one.inode) == (other.device, other.inode)
 
 
 def _gone(place: str) -> StoreError:

@@ -20,7 +20,7 @@ from hetune.profiling.store.rows import check_row
 from hetune.profiling.store.store import AddedCounts, Store
 from hetune.variants.errors import ProgramError, StoreError
 from hetune.variants.program.labeled import LabeledProgram
-from hetune.variants.registry.whole import replacing
+from hetune.variants.registry.atomic_files import replacing
 
 _GROUP = 2000
 _log = logging.getLogger(__name__)

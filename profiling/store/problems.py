@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.evaluate.report import MEASUREMENTS
 from hetune.costmodel.features.graph import side
+from hetune.costmodel.problems import CandidateSample, LaunchSample, Problem
 from hetune.profiling.measure.duplicates import Run, run_of
 from hetune.profiling.records import PROTOCOLS, Measurement, Status
 from hetune.profiling.store.store import ALL, Store, named
@@ -111,7 +111,8 @@ def select(
     counts = dict.fromkeys(programs, True)
     for found in store.measurements(machine, status=Status.OK, device=device):
         if found.program not in counts:
-            counts[found.program] = _has_choice(found.program, device)
+            plans = {choices.plan for choices in _choices(found.program, device).values()}
+            counts[found.program] = len(plans) > 1
         if not counts[found.program]:
             continue
         if found.protocol == protocol:
@@ -138,10 +139,6 @@ def select(
     return Selection(tuple(kept), tuple(remarks))
 
 
-def _has_choice(program: LabeledProgram, device: Device) -> bool:
-    return len({choices.plan for choices in _choices(program, device).values()}) > 1
-
-
 def _other_machines(store: Store, machine: str | None) -> list[str]:
     """What to name in place of a machine that a store does not know."""
     known = store.machines()
@@ -152,7 +149,11 @@ def _other_machines(store: Store, machine: str | None) -> list[str]:
 
 def _steady(groups: _Groups, least_families: int) -> tuple[_Groups, list[str]]:
     """Groups that were measured on a steady machine, or all; and what to say of the others."""
-    calm = {of: members for of, members in groups.items() if _is_calm(members)}
+    calm = {
+        of: members
+        for of, members in groups.items()
+        if statistics.median(member.drift for member in members) <= MOST_DRIFT
+    }
     unsteady = groups.keys() - calm.keys()
     if not unsteady:
         return groups, []
@@ -179,10 +180,6 @@ def _input(measurement: Measurement) -> tuple[object, ...]:
         measurement.program.digest,
         measurement.threads,
     )
-
-
-def _is_calm(members: Iterable[Measurement]) -> bool:
-    return statistics.median(member.drift for member in members) <= MOST_DRIFT
 
 
 def _problem(members: list[Measurement], share: float) -> Problem:

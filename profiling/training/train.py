@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hetune.costmodel.data import Problem
 from hetune.costmodel.evaluate.metrics import ROOFLINE
 from hetune.costmodel.evaluate.model_card import card_of, write_card
 from hetune.costmodel.evaluate.prediction_time import with_prediction_times
@@ -15,13 +14,14 @@ from hetune.costmodel.evaluate.report import MODEL, Report, cross_validate
 from hetune.costmodel.features.devices import Rates, default_rates
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.problems import Problem
 from hetune.costmodel.registry.calibration import load_calibration
 from hetune.costmodel.registry.model_registry import ModelRegistry
 from hetune.profiling.store.problems import Selection, select
 from hetune.profiling.store.store import Store
 from hetune.variants.errors import InputError, ModelError
 from hetune.variants.kernel.device import Device
-from hetune.variants.registry.whole import write_whole
+from hetune.variants.registry.atomic_files import write_atomically
 
 FOLDS = 5
 LEAST_FAMILIES = 2
@@ -138,7 +138,7 @@ def keep(model: CostModel, data: Data, report: Report, registry: ModelRegistry) 
     folder = cards_folder(registry, key)
     try:
         files = write_card(card_of(model, data.problems, report), folder)
-        write_whole(folder / _REPORT, report.as_file().encode())
+        write_atomically(folder / _REPORT, report.as_json().encode())
     except OSError as error:
         raise ModelError(
             f"cannot write the card of the candidate {key} to {folder} "

@@ -1,4 +1,4 @@
-"""Whether a service is idle: only then a worker measures beside it. In memory that both see."""
+"""Whether a service is idle: only then its worker measures."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Self
-
-from hetune.profiling.process.heartbeat import Heartbeat
 
 IDLE_SECONDS = 1.0
 MOST_IDLE_SECONDS = 60.0
@@ -28,37 +25,11 @@ class ActivityCount:
 
 
 class Activity:
-    """Says that something is being done. Telling costs nothing, and wakes nobody up.
+    """Says that something is being done. Safe with several threads."""
 
-    Args:
-        heartbeat: The memory.
-    """
-
-    def __init__(self, heartbeat: Heartbeat) -> None:
-        self._heartbeat = heartbeat
+    def __init__(self) -> None:
         self._changing = threading.Lock()
-        self._running = 0
-
-    @classmethod
-    def create(cls) -> Self:
-        """One of its own, where nothing is being done.
-
-        Raises:
-            WorkerError: There is no room for it.
-        """
-        created = cls(Heartbeat.create())
-        created._heartbeat.beat(0)
-        return created
-
-    @classmethod
-    def inherited(cls, descriptor: int) -> Self:
-        """That of a parent, by its `descriptor`."""
-        return cls(Heartbeat(descriptor))
-
-    @property
-    def descriptor(self) -> int:
-        """For a child, which has to inherit it."""
-        return self._heartbeat.descriptor
+        self._count = ActivityCount(0, 0)
 
     @contextmanager
     def marked(self) -> Iterator[None]:
@@ -71,16 +42,12 @@ class Activity:
 
     def read(self) -> ActivityCount:
         """What can be seen now: equal, with nothing running, if nothing was done in between."""
-        return ActivityCount(*self._heartbeat.read())
-
-    def close(self) -> None:
-        """Lets the memory go."""
-        self._heartbeat.close()
+        return self._count
 
     def _change(self, by: int) -> None:
         with self._changing:
-            self._running += by
-            self._heartbeat.beat(self._running)
+            before = self._count
+            self._count = ActivityCount(before.changes + 1, before.running + by)
 
 
 class InterferenceError(Exception):

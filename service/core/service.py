@@ -45,7 +45,7 @@ class Service:
         regret: What is run again when nothing else is to be done.
         measurements: Where measurements and jobs are.
         jobs: Profiling jobs.
-        lending: Work on them, for workers on other machines.
+        work_leases: Work on them, for workers on other machines.
         cost_models: Cost models in the model registry.
         follower: Which of them chooses.
         metrics: What all of them count and time.
@@ -64,7 +64,7 @@ class Service:
     regret: RegretSamples
     measurements: Measurements
     jobs: Jobs
-    lending: WorkLeases
+    work_leases: WorkLeases
     cost_models: CostModels
     follower: ChampionFollower
     metrics: Metrics

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -15,8 +13,7 @@ from fastapi import HTTPException, Request
 from hetune.service.core.formats import arrow_stream, message
 from hetune.service.core.formats.container import Content
 from hetune.service.core.formats.limits import ServiceLimits
-from hetune.service.core.service import Service
-from hetune.service.http.receiving import Bodies, Held, announced, pieces
+from hetune.service.http.receiving import Held, announced, pieces
 
 JSON_TYPE = "application/json"
 SMALL_BYTES = 64 << 10
@@ -94,28 +91,6 @@ async def read(request: Request, held: Held, most: int, limits: ServiceLimits) -
             body = np.concatenate((body, np.empty(end, dtype=np.uint8)))
         body[first:end] = np.frombuffer(chunk, dtype=np.uint8)
     return body[:end].data
-
-
-@asynccontextmanager
-async def to_file(
-    request: Request, service: Service, bodies: Bodies, *allowed: Media
-) -> AsyncIterator[Upload]:
-    """A body in a file of its own, which goes in the end.
-
-    Raises:
-        TooLargeError: It is over the limit of its type.
-        BusyError: Other bodies hold too much.
-        HTTPException: Its type is none of those allowed (415), or it comes too slowly (408).
-        FolderError: It cannot be written.
-    """
-    media = media_of(request, *allowed)
-    limits = service.limits
-    with service.folder.staged() as path, bodies.held() as held:
-        with path.open("xb") as file:
-            path.chmod(0o600)
-            async for chunk in chunks(request, held, limit_of(media, limits), limits):
-                await asyncio.to_thread(file.write, chunk)
-        yield Upload(media, path)
 
 
 async def chunks(

@@ -19,7 +19,7 @@ from hetune.service.core.formats.container import Content
 from hetune.service.core.inference.deadline import missed
 from hetune.service.core.inference.steps import waited
 from hetune.service.core.service import Service
-from hetune.service.http.body import Media, Upload, read, to_file
+from hetune.service.http.body import Media, Upload, chunks, limit_of, media_of, read
 from hetune.service.http.gate import Gate
 from hetune.service.http.receiving import Bodies
 
@@ -126,14 +126,19 @@ class Dispatcher:
 
         Raises:
             TooLargeError: It is over the limit of its type.
-            BusyError: As many uploads are under way as may be.
+            BusyError: As many uploads are under way as may be, or others hold too much.
             HTTPException: Its type is none of those allowed (415), or it comes too slowly (408).
             FolderError: It cannot be written.
         """
         self.uploading.check()
-        received = to_file(request, self.service, self.staged, *allowed)
-        async with received as upload, self.uploading.turn():
-            yield upload
+        media, limits = media_of(request, *allowed), self.service.limits
+        with self.service.folder.staged() as path, self.staged.held() as held:
+            with path.open("xb") as file:
+                path.chmod(0o600)
+                async for chunk in chunks(request, held, limit_of(media, limits), limits):
+                    await asyncio.to_thread(file.write, chunk)
+            async with self.uploading.turn():
+                yield Upload(media, path)
 
     async def compute(self, do: Callable[[], T], deadline: float | None = None) -> T:
         """Does something in the thread that computes.
@@ -178,7 +183,7 @@ class Dispatcher:
         """Changes what is in the database, beside computations."""
         return await self.ask(lambda: self._busy(do))
 
-    def is_quiet(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether nobody waits for a computation or an upload, and the service is not stopping."""
         inside = self.computing.inside + self.uploading.inside
         return inside == 0 and not self.stopping.is_set()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Path
 
-from hetune.service.core.graphs.files import FEATURES_PATTERN, ID_PATTERN
+from hetune.service.core.graphs.graph_files import FEATURES_PATTERN, ID_PATTERN
 from hetune.service.core.models.aliases import ALIAS_PATTERN, SEPARATOR
 from hetune.service.core.models.models import LATEST, NAME_PATTERN
 

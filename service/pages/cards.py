@@ -1,92 +1,55 @@
-"""Model cards as parts that a template prints: their Markdown is read, and nothing else of it."""
+"""Model cards as HTML: their Markdown is printed, and no HTML in it."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
-_PICTURE = re.compile(r"!\[(.*)\]\(([a-z_-]+\.png)\)")
-_RULE = re.compile(r"[|\s:-]+")
-_ESCAPED = re.compile(r"\\([\\`*_<>\[\]|#])")
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
 
-
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """A heading below the card's own."""
-
-    text: str
+_TITLE = re.compile(r"\A# .*\n")
+_PICTURE = re.compile(r"[a-z_-]+\.png")
+_PICTURES = "pictures"
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """A name and its value."""
+def html_of(markdown: str, url: str) -> str:
+    """A card without its title.
 
-    name: str
-    value: str
-
-
-@dataclass(frozen=True, slots=True)
-class Paragraph:
-    """Text."""
-
-    text: str
+    Args:
+        markdown: What `hetune.costmodel.evaluate.card` writes.
+        url: Of the cost model's page, below which the card's pictures are.
+    """
+    return str(_MARKDOWN.render(_TITLE.sub("", markdown), {_PICTURES: f"{url}/pictures"}))
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """A picture of the card, by the name of its file."""
+class _CardRenderer(RendererHTML):
+    """HTML that fits the page: tables scroll, columns are named, pictures have their address."""
 
-    title: str
-    file: str
+    def table_open(self, *_: object) -> str:
+        return '<div class="scroll" role="region" aria-label="Table" tabindex="0"><table>'
 
+    def table_close(self, *_: object) -> str:
+        return "</table></div>"
 
-@dataclass(frozen=True, slots=True)
-class Cells:
-    """A table; rows that are marked stand out."""
+    def th_open(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
+        return f'<th scope="col"{_aligned(tokens[idx])}>'
 
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    marked: frozenset[int]
+    def td_open(self, tokens: Sequence[Token], idx: int, *_: object) -> str:
+        return f"<td{_aligned(tokens[idx])}>"
 
-
-Part: TypeAlias = Heading | Fact | Paragraph | Picture | Cells
-
-
-def parts_of(markdown: str) -> tuple[Part, ...]:
-    """A card's parts in order, without its title. What is not known is text."""
-    found: list[Part] = []
-    table: list[str] = []
-    for line in [*markdown.splitlines(), ""]:
-        if line.startswith("|"):
-            table.append(line)
-            continue
-        if table:
-            found.append(_table(table))
-            table = []
-        if line.startswith("## "):
-            found.append(Heading(_plain(line[3:])))
-        elif line.startswith("- "):
-            name, _, value = line[2:].partition(": ")
-            found.append(Fact(_plain(name), _plain(value)))
-        elif match := _PICTURE.fullmatch(line):
-            found.append(Picture(_plain(match[1]), match[2]))
-        elif line and not line.startswith("# "):
-            found.append(Paragraph(_plain(line)))
-    return tuple(found)
+    def image(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+        source = str(tokens[idx].attrs["src"])
+        if not _PICTURE.fullmatch(source):
+            return ""
+        tokens[idx].attrs |= {"src": f"{env[_PICTURES]}/{source}", "loading": "lazy"}
+        return super().image(tokens, idx, options, env)
 
 
-def _table(lines: list[str]) -> Cells:
-    rows = [
-        [cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split(" | ")]
-        for line in lines
-        if not _RULE.fullmatch(line)
-    ]
-    bold = [all(cell.startswith("**") and cell.endswith("**") for cell in row) for row in rows]
-    plain = [tuple(_plain(cell.strip("*")) for cell in row) for row in rows]
-    marked = frozenset(number - 1 for number, is_bold in enumerate(bold) if number and is_bold)
-    return Cells(plain[0] if plain else (), tuple(plain[1:]), marked)
+def _aligned(cell: Token) -> str:
+    return ' class="n"' if cell.attrs else ""  # the page's headers forbid styles
 
 
-def _plain(text: str) -> str:
-    return _ESCAPED.sub(r"\1", text)
+_MARKDOWN = MarkdownIt("commonmark", {"html": False}, renderer_cls=_CardRenderer).enable("table")

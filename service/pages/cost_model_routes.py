@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
 from hetune.service.http.dispatcher import Dispatcher
-from hetune.service.pages.cards import Cells, Fact, Heading, Paragraph, Picture, parts_of
+from hetune.service.pages.cards import html_of
 from hetune.service.pages.forms import read_form
 from hetune.service.pages.render import page
 
 _SEE_OTHER = 303
 _MOST_CHANGES = 50
-_KINDS = {Heading: "heading", Fact: "fact", Paragraph: "text", Picture: "picture", Cells: "table"}
 _PICTURE_HEADERS = {"Cache-Control": "private, max-age=3600", "X-Content-Type-Options": "nosniff"}
 
 
@@ -44,10 +45,9 @@ def router(work: Dispatcher) -> APIRouter:
         """A cost model: its card."""
         model = models.get(id)
         text = models.card_text(model.id)
-        parts = [(_KINDS[type(part)], part) for part in parts_of(text or "")]
-        return page(
-            request, "cost_model", model=model, parts_of_card=parts, champion=models.list().champion
-        )
+        card = None if text is None else html_of(text, f"/ui/cost-models/{quote(model.id)}")
+        champion = models.list().champion
+        return page(request, "cost_model", model=model, card=card, champion=champion)
 
     @routes.get("/{id}/pictures/{name}")
     def picture(id: str, name: str) -> Response:

@@ -22,7 +22,7 @@ _WHOLE = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class SubmittedForm:
     """The fields of a form; of several with one name the last counts."""
 
     fields: dict[str, str]
@@ -62,7 +62,7 @@ class Form:
 
 async def read_form(
     request: Request, limits: ServiceLimits, most: int = SMALL_BYTES, bodies: Bodies | None = None
-) -> Form:
+) -> SubmittedForm:
     """The form that a request sends; bounded like a body in JSON.
 
     Args:
@@ -86,7 +86,7 @@ async def read_form(
         return await asyncio.to_thread(_parse, body)
 
 
-def _parse(body: bytes) -> Form:
+def _parse(body: bytes) -> SubmittedForm:
     try:
         pairs = parse_qsl(
             body.decode(),
@@ -96,4 +96,4 @@ def _parse(body: bytes) -> Form:
         )
     except ValueError as error:
         raise MalformedError(f"the form cannot be read: {error}") from None
-    return Form(dict(pairs))
+    return SubmittedForm(dict(pairs))

@@ -12,7 +12,7 @@ from hetune.service.core.models.models import Model
 from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.pages.forms import read_form
 from hetune.service.pages.render import page
-from hetune.service.pages.trial import (
+from hetune.service.pages.variant_times import (
     MOST_VARIANTS,
     RUNS,
     SECONDS,

@@ -14,10 +14,10 @@ from hetune.service.core.service import Service
 from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.problems import status_of
 from hetune.service.pages import examples
-from hetune.service.pages.edges import NamedGraph, graph_of_lines
-from hetune.service.pages.forms import Form, read_form
+from hetune.service.pages.edge_lines import NamedGraph, graph_of_lines
+from hetune.service.pages.forms import SubmittedForm, read_form
 from hetune.service.pages.render import page
-from hetune.service.pages.trial import LayerView, layer_views
+from hetune.service.pages.variant_times import LayerView, layer_views
 from hetune.variants.errors import (
     GraphError,
     InputError,
@@ -92,7 +92,7 @@ def router(work: Dispatcher) -> APIRouter:
     service = work.service
 
     def show(
-        request: Request, form: Form, status: int = 200, trouble: str = "", **more: object
+        request: Request, form: SubmittedForm, status: int = 200, trouble: str = "", **more: object
     ) -> Response:
         return page(
             request,
@@ -111,7 +111,7 @@ def router(work: Dispatcher) -> APIRouter:
     @routes.get("")
     def empty(request: Request) -> Response:
         """A form to try models on graphs."""
-        return show(request, Form({}))
+        return show(request, SubmittedForm({}))
 
     @routes.post("")
     async def run(request: Request) -> Response:
@@ -129,7 +129,7 @@ def router(work: Dispatcher) -> APIRouter:
     return routes
 
 
-def _run(service: Service, form: Form) -> PlaygroundOutcome:
+def _run(service: Service, form: SubmittedForm) -> PlaygroundOutcome:
     named = _graph(service, form)
     graph = named.graph
     model = _model(service, form, named)
@@ -159,7 +159,7 @@ def _run(service: Service, form: Form) -> PlaygroundOutcome:
     )
 
 
-def _graph(service: Service, form: Form) -> NamedGraph:
+def _graph(service: Service, form: SubmittedForm) -> NamedGraph:
     if form.one_of("source", (_TYPED, _DRAWN)) == _TYPED:
         return graph_of_lines(form.text("edges"), service.limits)
     graph = examples.draw_graph(
@@ -170,7 +170,7 @@ def _graph(service: Service, form: Form) -> NamedGraph:
     return NamedGraph(graph, tuple(str(node) for node in range(_ROWS)))
 
 
-def _model(service: Service, form: Form, named: NamedGraph) -> Model:
+def _model(service: Service, form: SubmittedForm, named: NamedGraph) -> Model:
     asked = form.text("model")
     if asked.startswith(_STORED):
         return service.models.get(asked.removeprefix(_STORED))

@@ -30,7 +30,7 @@ async def sample_regret(work: Dispatcher) -> None:
     regret = work.service.regret
     while regret.rate > 0:
         await asyncio.sleep(SAMPLE_SECONDS)
-        if not regret.is_waiting or not work.is_quiet():
+        if not regret.is_waiting or not work.is_idle():
             continue
         try:
             sample = await asyncio.to_thread(regret.take)
@@ -42,13 +42,13 @@ async def sample_regret(work: Dispatcher) -> None:
 
 async def _measure(work: Dispatcher, regret: RegretSamples, sample: RegretSample) -> None:
     for variant in sample.variants:
-        if not work.is_quiet():
+        if not work.is_idle():
             return
         await work.aside(functools.partial(sample.run, variant))
     seconds: dict[str, list[float]] = {variant: [] for variant in sample.variants}
     for _ in range(ROUNDS):
         for variant, times in seconds.items():
-            if not work.is_quiet():
+            if not work.is_idle():
                 return
             times.append(await work.between(functools.partial(sample.run, variant)))
     ratio = regret.note(sample, seconds)

@@ -34,7 +34,7 @@ def test_it_goes_on_where_it_was(tmp_path, capsys):
     assert served.get("skipped") or max(served["errors"].values()) < 2e-5
     assert len(held["units"]) == 3
     for unit in held["units"].values():
-        assert unit["variants"] == 10  # six plans, four of them also shared out by edges
+        assert unit["variants"] == 6  # plans
         assert unit["error_ieee"] < 1e-5
     # All of it is known now, so nothing runs.
     assert gpu_check.main(arguments) == 0

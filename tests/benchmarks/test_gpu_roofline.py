@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from _gpu_report import roofline_lines
-from _gpu_roofline import Roofline, Work
+from _gpu_roofline import Roofline, Work, earlier
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERPRETED = """
@@ -69,9 +69,11 @@ def test_every_unit_runs_through_the_interpreter():
     pytest.importorskip("triton", minversion="3.7.1")
     found = json.loads(run(INTERPRETED, TRITON_INTERPRET="1"))
     assert list(found) == [
-        "roofline/gather-gemm ieee/duplicate edges",
-        "roofline/gather-gemm tf32/duplicate edges",
         "roofline/aggregation/duplicate edges",
+        "roofline/attention/duplicate edges",
+        "roofline/gather-gemm ieee/duplicate edges",
+        "roofline/gather-gemm tf32x3/duplicate edges",
+        "roofline/gather-gemm tf32/duplicate edges",
     ]
     for unit in found.values():
         assert unit["refused"] == {}
@@ -79,6 +81,12 @@ def test_every_unit_runs_through_the_interpreter():
         assert {"product", "copy", "pick 16 rows a program"} <= set(unit["times"])
     aggregation = found["roofline/aggregation/duplicate edges"]
     assert aggregation["flop"] == 2 * 64 * aggregation["edges"]
+
+
+def test_what_an_h200_took_before_parts_stands_beside():
+    times = earlier("softmax/64/mag")
+    assert times["hetune"] > times["triton"] > 2.0
+    assert earlier("softmax/64/no graph") == {}
 
 
 def test_a_share_is_of_the_longest_bound():

@@ -22,7 +22,7 @@ from hetune.profiling.store.store import Store
 from hetune.profiling.training import train as training_of
 from hetune.profiling.training.train import report_of, train
 from hetune.variants.errors import InputError, ModelError
-from hetune.variants.registry.sealed import unsealed
+from hetune.variants.registry.sealed_json import unsealed
 
 from ._command import call
 
@@ -67,7 +67,7 @@ def test_training_without_a_command_line(training, tmp_path):
             train(store, "unknown", registry)
     assert [(entry.id, entry.aliases) for entry in registry.entries()] == [(key, ("candidate",))]
     there = json.loads(next((folder / "models" / "cards").glob("*/report.json")).read_text())
-    assert json.loads(report_of(registry, key).as_file()) == there
+    assert json.loads(report_of(registry, key).as_json()) == there
 
 
 def test_training_makes_a_candidate_with_a_card(trained, registry):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hetune.variants.graph.blocks import block_diagonal
+from hetune.variants.graph.block_diagonal import block_diagonal
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.compiled import compile
 from hetune.variants.testing.conformance import features

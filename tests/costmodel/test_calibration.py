@@ -11,7 +11,7 @@ from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.registry.calibration import Calibration, calibrations_folder, load_calibration
 from hetune.costmodel.registry.model_registry import ModelRegistry
 from hetune.variants.errors import ModelError
-from hetune.variants.registry.sealed import unsealed
+from hetune.variants.registry.sealed_json import unsealed
 from hetune.variants.runtime.roofline import MachineModel
 
 

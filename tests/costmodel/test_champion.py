@@ -238,8 +238,8 @@ def test_prices_do_not_outlive_who_made_them():
     learned = first.choose("rgcn", graph, 8)
     assert second.choose("rgcn", graph, 8).source != learned.source
     again = first.choose("rgcn", graph, 8)
-    assert again._scored.estimates is learned._scored.estimates
-    seconds = weakref.ref(learned._scored.estimates.seconds)
+    assert again.scored.estimates is learned.scored.estimates
+    seconds = weakref.ref(learned.scored.estimates.seconds)
     del first, learned, again
     gc.collect()
     assert seconds() is None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hetune.costmodel.evaluate.metrics import FIXED, ORACLE
-from hetune.costmodel.evaluate.points import Points, predict_launches, together
+from hetune.costmodel.evaluate.points import Points, merged, predict_launches
 from hetune.costmodel.evaluate.report import (
     MODEL,
     Report,
@@ -34,9 +34,9 @@ class Model:
         assert problem.family not in self.families
         return problem.candidates[0].variant
 
-    def predict(self, families, columns, graph_features, machine, threads):
-        assert columns.shape == (len(families), len(COLUMNS))
-        return np.full(len(families), 2.0)
+    def predict(self, launches, machine):
+        assert launches.columns.shape == (len(launches.families), len(COLUMNS))
+        return np.full(len(launches.families), 2.0)
 
 
 def problems():
@@ -167,7 +167,7 @@ def test_errors_are_factors_either_way():
 
 def test_many_points_are_thinned_out():
     many = Points(tuple(float(i) for i in range(1, 5001)), (1.0,) * 5000)
-    kept = together([{"fused": many}, {"product": many}, {"fused": many}])
+    kept = merged([{"fused": many}, {"product": many}, {"fused": many}])
     assert list(kept) == ["fused", "product"]
     assert 2000 < len(kept["fused"].measured) <= 3000
     assert max(kept["fused"].measured) > 4990

@@ -34,7 +34,7 @@ from hetune.variants.errors import ModelError
 from hetune.variants.frontend.presets import preset_program
 from hetune.variants.plan.sides import run_on
 from hetune.variants.plan.variants import variants_of
-from hetune.variants.registry.sealed import unsealed
+from hetune.variants.registry.sealed_json import unsealed
 from hetune.variants.runtime.cost_estimates import RooflineEstimator
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.launch_columns import column_names
@@ -202,7 +202,7 @@ def test_a_selector_is_for_one_device():
 
 
 def test_nothing_was_measured_for_gpus_so_the_roofline_model_answers(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(default_model, "_mentioned", set())
+    monkeypatch.setattr(default_model, "_logged", set())
     with caplog.at_level(logging.INFO):
         for _ in range(2):
             assert load_best(ModelRegistry(tmp_path), "cuda") is None

@@ -39,7 +39,7 @@ drawn = pytest.mark.skipif(
     not (find_spec("matplotlib") and find_spec("jinja2")), reason="needs the extra 'report'"
 )
 TITLE = "A model <b>of</b> & for *this*"
-PICTURES = {"regret.png", "families.png", "widths.png", "predictions.png", "importance.png"}
+PICTURES = {"regret.png", "predictions.png", "importance.png"}
 
 
 class Model:
@@ -48,8 +48,8 @@ class Model:
     def choose(self, problem, machine=None):
         return problem.candidates[0].variant
 
-    def predict(self, families, columns, graph_features, machine, threads):
-        return np.full(len(families), 1.1)
+    def predict(self, launches, machine):
+        return np.full(len(launches.families), 1.1)
 
 
 PROBLEMS = [
@@ -133,7 +133,7 @@ def test_a_card_of_little_can_be_drawn(tmp_path):
     report = replace(cross_validate(PROBLEMS, lambda training: Model()), points={})
     bare = ModelCard("bare", {}, replace(report, outcomes=report.outcomes[:1]), {}, data_table([]))
     names = {path.name for path in write_card(bare, tmp_path)}
-    assert names == {MARKDOWN, PAGE, "regret.png", "families.png", "widths.png"}
+    assert names == {MARKDOWN, PAGE, "regret.png"}
 
 
 def test_without_the_extra_there_is_markdown_and_a_note(card, tmp_path, monkeypatch, caplog):

@@ -49,7 +49,7 @@ def _at_home(monkeypatch, tmp_path):
     monkeypatch.setattr(
         default_model, "CppBackend", lambda: SimpleNamespace(vectors=Vectors(8, 16))
     )
-    monkeypatch.setattr(default_model, "_mentioned", set())
+    monkeypatch.setattr(default_model, "_logged", set())
 
 
 def model_of(day: int) -> CostModel:

@@ -11,7 +11,7 @@ import pytest
 
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph import formats, load
-from hetune.variants.graph.loaders import _compressed, _reading
+from hetune.variants.graph.loaders import compressed, file_errors
 
 COMPRESS = {
     ".gz": gzip.compress,
@@ -60,8 +60,8 @@ def test_what_an_unknown_ending_is_advised(tmp_path: Path):
 
 def test_what_is_decompressed_has_to_fit_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     memory = namedtuple("memory", "available")(4 << 20)
-    monkeypatch.setattr(_reading.psutil, "virtual_memory", lambda: memory)
-    monkeypatch.setattr(_compressed, "_CHUNK", 1 << 14)
+    monkeypatch.setattr(file_errors.psutil, "virtual_memory", lambda: memory)
+    monkeypatch.setattr(compressed, "_CHUNK", 1 << 14)
     for compression, compress in COMPRESS.items():
         path = tmp_path / f"g.txt{compression}"
         path.write_bytes(compress(b"0 1\n" * (1 << 20)))

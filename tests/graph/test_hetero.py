@@ -167,7 +167,7 @@ BAD: dict[str, tuple[Callable[[], HeteroGraph], str]] = {
     ),
     "triple count": (
         lambda: HeteroGraph(ids(0), ids(0), num_etypes=2, canonical_etypes=[("node", "a", "node")]),
-        "canonical_etypes has 1 triples but num_etypes is 2",
+        "canonical_etypes has 1 triples but there are 2 edge types",
     ),
     "triple type": (
         lambda: HeteroGraph(ids(0), ids(0), canonical_etypes=[("node", "a", "nod")]),

@@ -146,13 +146,13 @@ def test_only_the_first_bad_lines_are_shown(tmp_path: Path):
 
 
 def test_lines_across_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from hetune.variants.graph.loaders import _compressed, ntriples
+    from hetune.variants.graph.loaders import compressed, ntriples
 
     lines = "".join(f'<http://e/{i}> <http://e/p> "{i % 7}" .\r\n' for i in range(200))
     whole = graph(tmp_path / "g.nt", lines)
     monkeypatch.setattr(ntriples, "_BLOCK", 64)
     for chunk in (1, 7, 64):
-        monkeypatch.setattr(_compressed, "_CHUNK", chunk)
+        monkeypatch.setattr(compressed, "_CHUNK", chunk)
         assert load(tmp_path / "g.nt").fingerprint == whole.fingerprint
         with pytest.raises(GraphFileError, match="line 202: not a triple"):
             graph(tmp_path / "b.nt", lines + "\r\n<x>\r\n")

@@ -175,7 +175,7 @@ def test_a_vocabulary_is_saved_and_read(tmp_path):
         ),
         (
             {"node_types": ["n"], "relations": [], "canonical_etypes": [["n", "a", "n"]]},
-            "1 triples but there are 0 relations",
+            "1 triples but there are 0 edge types",
         ),
         ({"node_names": {"n": ["x", "x"]}}, r"node_names\['n'\] holds 'x' twice"),
         ({"node_types": ["n"], "node_names": [["x"]]}, "node_names is a list: give a dictionary"),

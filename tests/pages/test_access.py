@@ -93,7 +93,7 @@ def test_a_session_opens_pages_and_nothing_else(closed):
     assert closed.get("/").status_code == 200
     for path in ("/v1/models", "/v1/openapi.json", "/metrics", "/v2/models/m", "/nothing"):
         assert closed.get(path).status_code == 401, path
-    body = {"graph": {"src": [0], "dst": [1]}, "features": [[0.0] * 4] * 2}
+    body = {"graph": {"src": [0], "dst": [1]}, "x": [[0.0] * 4] * 2}
     assert closed.post("/v1/models/m/infer", json=body).status_code == 401
 
 

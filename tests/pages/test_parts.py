@@ -1,4 +1,4 @@
-"""What pages are made of: plots, tables, graphs from text, cards, numbers."""
+"""What pages are made of: tables, graphs from text, cards, numbers."""
 
 import pytest
 import torch
@@ -8,60 +8,10 @@ import hetune
 from hetune.costmodel.evaluate.tables import TextTable
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.pages import figures
-from hetune.service.pages.cards import Cells, Fact, Heading, Paragraph, Picture, parts_of
+from hetune.service.pages.cards import html_of
 from hetune.service.pages.distributions import Bin, view_of
-from hetune.service.pages.edges import graph_of_lines
-from hetune.service.pages.plots import LogAxis, histogram, ranking, short
+from hetune.service.pages.edge_lines import graph_of_lines
 from hetune.variants.errors import MalformedError, TooLargeError
-
-# Plots.
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "texts"),
-    [
-        (1, 8, ["1", "2", "5"]),
-        (0.5, 20, ["0.5", "1", "2", "5", "10", "20"]),
-        (1, 1000, ["1", "10", "100", "1k"]),
-        (1, 3e6, ["1", "10", "100", "1k", "10k", "100k", "1M"][:7:2]),
-        (3, 4, []),
-    ],
-)
-def test_ticks_are_round_and_few(low, high, texts):
-    assert [tick.text for tick in LogAxis(low, high, 0, 100).ticks()] == texts
-
-
-def test_an_axis_is_logarithmic():
-    axis = LogAxis(1, 100, 10, 30)
-    assert [axis.at(value) for value in (1, 10, 100)] == [10, 20, 30]
-    assert LogAxis(2, 2, 10, 30).at(2) == 10
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.5, "0.5"), (20, "20"), (5000, "5k"), (2e6, "2M"), (1e9, "1G")]
-)
-def test_round_numbers_are_short(value, text):
-    assert short(value) == text
-
-
-def test_bars_stand_on_the_axis_inside_the_picture():
-    plot = histogram("id", "t", "d", ("x", "y"), [(1, 7), (2, 1), (64, 1000)])
-    assert len(plot.bars) == 3
-    for bar in plot.bars:
-        assert plot.left <= bar.x < bar.x + bar.width <= plot.right
-        assert bar.y >= plot.top
-        assert bar.y + bar.height == pytest.approx(plot.bottom)
-    heights = [bar.height for bar in plot.bars]
-    assert heights[1] < heights[0] < heights[2]
-
-
-def test_dots_are_inside_the_picture_and_none_covers_another():
-    plot = ranking("id", "t", "d", ("x", "y"), [10**6] * 3 + [1] * 1000)
-    assert len(plot.dots) == len(set(plot.dots)) <= 1003
-    for x, y in plot.dots:
-        assert plot.left <= x <= plot.right
-        assert plot.top <= y <= plot.bottom
-
 
 # Graphs.
 
@@ -71,17 +21,13 @@ def test_what_a_graph_s_page_shows():
     assert view.degrees == (Bin(0, 0, 4), Bin(1, 1, 0), Bin(2, 3, 3))
     assert view.relations == (("writes", 5), ("reads", 4))
     assert view.node_types == (("paper", 4), ("author", 3))
-    assert "3 of 7 nodes have an in-degree of 2–3; the largest is 3, and 4" in (
-        view.degree_plot.description
-    )
     assert sum(each.nodes for each in view.degrees) == 7
 
 
 @pytest.mark.parametrize("nodes", [0, 3])
-def test_a_graph_without_edges_has_no_plots(nodes):
+def test_a_graph_without_edges_has_one_bin(nodes):
     none = torch.empty(0, dtype=torch.int64)
     view = view_of(hetune.HeteroGraph(none, none, num_nodes=nodes, num_etypes=2))
-    assert view.degree_plot is view.relation_plot is None
     assert view.degrees == (Bin(0, 0, nodes),)
 
 
@@ -120,18 +66,20 @@ def test_lines_that_are_no_graph(text, kind, says):
 # Cards.
 
 
-def test_a_card_is_read_as_it_is_written():
+def test_a_card_is_printed_without_html_of_its_own():
     table = TextTable("T", ("name", "n"), (("a", "1"), ("all", "2")), frozenset({"all"}))
-    head = "# title\n\n- made: to\\_day \\<b\\>\n\n## T\n\n"
-    assert parts_of(f"{head}{table.as_markdown()}\nText.\n![p](r.png)\n") == (
-        Fact("made", "to_day <b>"),
-        Heading("T"),
-        Cells(("name", "n"), (("a", "1"), ("all", "2")), frozenset({1})),
-        Paragraph("Text."),
-        Picture("p", "r.png"),
-    )
-    assert parts_of("![p](../r.png)") == (Paragraph("![p](../r.png)"),)
-    assert parts_of("") == ()
+    head = "# title\n\n- made: to\\_day \\<b\\> <b>\n\n## T\n\n"
+    links = "[l](javascript:x) ![p](r.png) ![q](../s.png)"
+    found = html_of(f"{head}{table.as_markdown()}\n{links}\n", "/m")
+    assert "title" not in found
+    assert "<li>made: to_day &lt;b&gt; &lt;b&gt;</li>" in found
+    assert "<h2>T</h2>" in found
+    assert '<th scope="col">name</th>\n<th scope="col" class="n">n</th>' in found
+    assert '<td><strong>all</strong></td>\n<td class="n"><strong>2</strong></td>' in found
+    assert '<img src="/m/pictures/r.png" alt="p" loading="lazy" />' in found
+    assert found.count("<img") == 1
+    assert "<a" not in found
+    assert "style" not in found
 
 
 # Numbers.

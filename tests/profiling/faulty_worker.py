@@ -14,7 +14,7 @@ import time
 import numpy as np
 
 from hetune.profiling.measure.problem import SETUP, graph_facts, promoted_for
-from hetune.profiling.measure.record import Times, record
+from hetune.profiling.measure.record import record
 from hetune.profiling.process.worker import main
 from hetune.profiling.units import Unit
 from hetune.variants.errors import CompileError
@@ -57,8 +57,8 @@ def measure(problem, graph, variants, stamp, *, limits, bench, seed, beat):
     for variant in variants:
         beat(variant.id)
         FAULTS[chosen.get(variant.id, "-")]()
-        unit, times = Unit(problem, variant.id, variant.key), Times(samples=(1.0,) * 7)
-        found.append(record(unit, stamp, graph_facts(graph), times))
+        unit = Unit(problem, variant.id, variant.key)
+        found.append(record(unit, stamp, graph_facts(graph), samples=(1.0,) * 7))
     beat(SETUP)
     return found
 

@@ -21,7 +21,7 @@ from hetune.profiling.campaign.run import CampaignProgress, run_units
 from hetune.profiling.corpus import build, recipe
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import graph_facts, promoted_for, units_of
-from hetune.profiling.measure.record import Stamp, Times, record
+from hetune.profiling.measure.record import Stamp, record
 from hetune.profiling.measuring_lock import measuring_lock
 from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.records import LaunchRecord, Measurement
@@ -162,8 +162,8 @@ class Foretold:
                 for row in rows_of[unit.variant]
             )
             total = sum(launch.samples[0] for launch in launches)
-            times = Times(samples=(total,) * 7, launches=launches)
-            found.append(record(unit, stamp, graph_facts(graph), times))
+            facts, samples = graph_facts(graph), (total,) * 7
+            found.append(record(unit, stamp, facts, samples=samples, launches=launches))
         return found
 
 

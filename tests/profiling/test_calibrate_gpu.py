@@ -205,7 +205,7 @@ def test_a_model_of_another_card_is_corrected(gpu, monkeypatch):
     for offset in found.calibration.offsets.values():
         assert offset == pytest.approx(math.log(1.5), abs=0.15)
     assert found.calibration.error_after < found.calibration.error_before
-    monkeypatch.setattr(calibration, "is_at_home", lambda model: True)
+    monkeypatch.setattr(calibration, "is_trained_here", lambda model: True)
     assert calibration.calibrate(device="cuda").calibration.offsets == {}
 
 

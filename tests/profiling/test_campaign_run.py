@@ -17,7 +17,7 @@ from hetune.profiling.campaign.run import CampaignProgress, run_units
 from hetune.profiling.corpus import recipe
 from hetune.profiling.measure.candidate import Loss
 from hetune.profiling.measure.problem import units_of
-from hetune.profiling.measure.record import GraphFacts, Stamp, Times, record
+from hetune.profiling.measure.record import GraphFacts, Stamp, record
 from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.records import Measurement, Status
 from hetune.profiling.store.store import Store
@@ -63,8 +63,9 @@ class Quick(Supervisor):
         self.interrupt(units)
         self.asked.append(list(units))
         failed = {units_of(units[0].problem)[0].variant: Loss(Status.FAILED, "no")}
-        times = Times(samples=(1.0,) * 7, drift=0.06 if units[0].problem == PROBLEMS[1] else 0.05)
-        return [record(u, stamp, GraphFacts(), times, failed.get(u.variant)) for u in units]
+        return [
+            record(u, stamp, GraphFacts(), failed.get(u.variant), samples=(1.0,) * 7) for u in units
+        ]
 
 
 @pytest.fixture

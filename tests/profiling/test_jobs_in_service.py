@@ -1,15 +1,12 @@
-"""The worker beside a service: idle, disturbed, started again, and never left behind."""
+"""The worker of a service: it measures while that is idle, and gives back what it has."""
 
-import os
-import signal
-import subprocess
 import sys
 import threading
 import time
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
 import pytest
-from tests.profiling._made_up import MACHINE, some_units, units_of_job
+from tests.profiling._made_up import MACHINE, units_of_job
 from tests.profiling.test_jobs_worker import Fake, units
 
 from hetune.profiling.jobs.leases import Leases
@@ -18,21 +15,18 @@ from hetune.profiling.jobs.records import State
 from hetune.profiling.measure.record import Stamp
 from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.store.store import Store
-from hetune.profiling.workers import background_thread
+from hetune.profiling.workers import service_worker
 from hetune.profiling.workers.activity import Activity, IdleGate, InterferenceError
-from hetune.profiling.workers.worker import JobWorker
-from hetune.profiling.workers.worker_process import WorkerProcess
+from hetune.profiling.workers.job_worker import JobWorker
+from hetune.profiling.workers.service_worker import ServiceWorker
 
 SECONDS = 120
-ENDS = (sys.executable, "-c", "import sys; sys.stderr.write('why\\n'); sys.exit(3)")
 STAYS = (sys.executable, "-c", "import time; time.sleep(600)")
 
 
 @pytest.fixture
 def activity():
-    found = Activity.create()
-    yield found
-    found.close()
+    return Activity()
 
 
 def waiting(*during):
@@ -62,14 +56,12 @@ def until(condition):
     assert condition()
 
 
-def test_what_is_done_can_be_seen_by_another(activity):
-    other = Activity.inherited(os.dup(activity.descriptor))
-    before = other.read()
+def test_what_is_done_can_be_seen(activity):
+    before = activity.read()
     with activity.marked(), activity.marked():
-        assert other.read().running == 2
-    assert other.read().running == 0
-    assert other.read() != before
-    other.close()
+        assert activity.read().running == 2
+    assert activity.read().running == 0
+    assert activity.read() != before
 
 
 def test_quiet_is_waited_for(activity):
@@ -141,87 +133,68 @@ def test_measuring_ends_at_once(activity):
             supervisor.measure(units(), Stamp("mine", MACHINE.digest, "1"))
 
 
-def test_a_worker_that_ends_is_started_again(activity, caplog):
-    with WorkerProcess(activity, command=ENDS, pause=0.01, most=0.02) as keeper:
-        until(lambda: keeper.starts >= 3)
-    assert "the worker of jobs says: why" in caplog.text
-    assert "ended with status 3; it is started again in 0.01 s" in caplog.text
-    assert "it is started again in 0.02 s" in caplog.text
+@pytest.fixture
+def worker(activity, tmp_path):
+    def worker(fake, **options):
+        given = {"supervisor": lambda: nullcontext(fake), "lock": tmp_path / "lock"} | options
+        return ServiceWorker(tmp_path / "store.db", activity, poll_seconds=0.01, **given)
+
+    return worker
 
 
-def test_a_worker_that_cannot_be_started_is_tried_again(activity, caplog):
-    with WorkerProcess(activity, command=("no-such-program",), pause=0.01) as keeper:
-        until(lambda: keeper.starts >= 2)
-    assert "cannot be started" in caplog.text
+def test_it_measures_what_jobs_ask_for(store, queue, worker):
+    job = queue.submit_units("mine", units())
+    with worker(Fake()):
+        until(lambda: queue.get(job.id).state.is_final)
+    assert queue.get(job.id).state is State.SUCCEEDED
+    assert len(list(store.measurements())) == 2
 
 
-def test_a_keeper_leaves_nobody_behind(activity, tmp_path):
-    store = tmp_path / "store.db"
-    code = f"import os, pathlib; p = pathlib.Path({str(tmp_path / 'told')!r}); "
-    code += "p.write_text(f'{os.getpid()} {os.environ[\"HETUNE_STORE\"]}'); input()"
-    with WorkerProcess(activity, store, command=(sys.executable, "-c", code)) as keeper:
-        until(lambda: (tmp_path / "told").exists() and (tmp_path / "told").read_text())
-        pid, told = (tmp_path / "told").read_text().split()
-    assert (keeper.starts, told) == (1, str(store))
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pid), 0)
+def test_it_measures_nothing_while_the_service_computes(queue, activity, worker):
+    job, fake = queue.submit_units("mine", units()), Fake()
+    with activity.marked(), worker(fake):
+        time.sleep(1.5)
+        assert queue.get(job.id).state is State.QUEUED
+    assert fake.asked == []
 
 
-def test_a_keeper_does_not_wait_for_what_its_worker_started(activity, tmp_path):
-    told = tmp_path / "told"
-    code = (
-        "import pathlib, subprocess, sys; sleeper = subprocess.Popen(['sleep', '3600']); "
-        f"pathlib.Path({str(told)!r}).write_text(str(sleeper.pid)); input()"
-    )
-    with WorkerProcess(activity, command=(sys.executable, "-c", code)):
-        until(lambda: told.exists() and told.read_text())
-        began = time.monotonic()
-    try:
-        assert time.monotonic() - began < SECONDS
-    finally:
-        os.kill(int(told.read_text()), signal.SIGKILL)
+def test_what_is_measured_in_the_end_is_given_back(queue, worker):
+    job, fake = queue.submit_units("mine", units()), Fake()
+    begun = threading.Event()
+
+    def meanwhile():
+        begun.set()
+        until(lambda: fake.look() or False)
+
+    fake.meanwhile = meanwhile
+    with worker(fake):
+        assert begun.wait(SECONDS)
+    [unit] = units_of_job(queue, job.id)
+    assert (unit.state, unit.attempt) == (State.QUEUED, 0)
 
 
-def test_what_hangs_is_not_waited_for(monkeypatch, caplog):
-    released = threading.Event()
-
-    class Hanging(background_thread.BackgroundThread):
-        def _keep(self):
-            released.wait(SECONDS)
-
-    monkeypatch.setattr(background_thread, "_PATIENCE_SECONDS", 0.1)
-    with Hanging("hetune-hanging"):
-        pass
-    assert not released.is_set()
-    assert caplog.messages == ["hetune-hanging has not ended within 0.1 s"]
+def test_what_hangs_is_not_waited_for(queue, worker, monkeypatch, caplog):
+    queue.submit_units("mine", units())
+    begun, released, fake = threading.Event(), threading.Event(), Fake()
+    fake.meanwhile = lambda: begun.set() or released.wait(SECONDS)
+    monkeypatch.setattr(service_worker, "_CLOSE_SECONDS", 0.1)
+    with worker(fake) as hanging:
+        assert begun.wait(SECONDS)
+    assert "hetune-worker has not ended within 0.1 s" in caplog.messages
     released.set()
+    hanging._thread.join(SECONDS)
 
 
-def test_the_worker_works_and_ends_with_its_parent(activity, tmp_path):
-    environment = os.environ | {
-        "HETUNE_STORE": str(tmp_path / "store.db"),
-        "XDG_DATA_HOME": str(tmp_path),
-    }
-    with Store.open(tmp_path / "store.db") as store:
-        queue = JobQueue(store)
-        job = queue.submit_units("mine", some_units(1))
-        process = subprocess.Popen(
-            (
-                sys.executable,
-                "-m",
-                "hetune.profiling.workers.worker_main",
-                str(activity.descriptor),
-            ),
-            stdin=subprocess.PIPE,
-            pass_fds=(activity.descriptor,),
-            env=environment,
-        )
-        stop = threading.Timer(SECONDS, process.kill)
-        stop.start()
-        with process:
-            # No hetune has such variants.
-            until(lambda: queue.get(job.id).state is State.FAILED)
-            assert process.stdin
-            process.stdin.close()
-            assert process.wait(SECONDS) == 0
-        stop.cancel()
+def test_what_nobody_foresaw_is_tried_again(queue, worker, caplog):
+    job, fake, troubles = queue.submit_units("mine", units()), Fake(), [ZeroDivisionError]
+
+    @contextmanager
+    def supervisor():
+        if troubles:
+            raise troubles.pop()
+        yield fake
+
+    with worker(fake, supervisor=supervisor):
+        until(lambda: queue.get(job.id).state.is_final)
+    assert "ZeroDivisionError" in caplog.text
+    assert "it is tried in 1 s" in caplog.text

@@ -17,9 +17,9 @@ from tests.profiling.test_jobs_in_service import until
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import State, Trains
 from hetune.profiling.store.store import Store
+from hetune.profiling.workers.service_worker import ServiceWorker
 from hetune.profiling.workers.train_main import answer
 from hetune.profiling.workers.training_process import TrainingProcess
-from hetune.profiling.workers.training_thread import TrainingThread
 from hetune.profiling.workers.work_source import ProcessLostError
 from hetune.variants.errors import (
     FolderError,
@@ -166,7 +166,7 @@ def job(store, queue):
 def trainer(tmp_path):
     def trainer(command, **options):
         given = {"poll_seconds": 0.01, "rest_seconds": 0.01, "lock": tmp_path / "lock"} | options
-        return TrainingThread(tmp_path / "store.db", command=command, **given)
+        return ServiceWorker(tmp_path / "store.db", train_command=command, **given)
 
     return trainer
 
@@ -283,8 +283,8 @@ def test_a_service_that_is_killed_loses_its_lease(store, queue, job, tmp_path):
         f"open({str(path)!r}, 'w').write(str(os.getpid()))", "sys.stdin.read()", "os._exit(1)"
     )
     line = (
-        "import time; from hetune.profiling.workers.training_thread import TrainingThread; "
-        f"TrainingThread({str(tmp_path / 'store.db')!r}, command={command!r}, "
+        "import time; from hetune.profiling.workers.service_worker import ServiceWorker; "
+        f"ServiceWorker({str(tmp_path / 'store.db')!r}, train_command={command!r}, "
         f"lock=__import__('pathlib').Path({str(tmp_path / 'lock')!r})).__enter__(); "
         "time.sleep(600)"
     )
@@ -310,5 +310,5 @@ def test_a_service_that_is_killed_loses_its_lease(store, queue, job, tmp_path):
 def test_a_database_that_is_away_is_tried_again(tmp_path, caplog):
     folder = tmp_path / "store.db"
     folder.mkdir()
-    with TrainingThread(folder, command=TRAINS, lock=tmp_path / "lock"):
-        until(lambda: "cost models cannot be trained" in caplog.text)
+    with ServiceWorker(folder, train_command=TRAINS, lock=tmp_path / "lock"):
+        until(lambda: "jobs cannot be worked on" in caplog.text)

@@ -120,8 +120,9 @@ def test_what_runs_on_a_card_is_timed_by_its_events(rig, layer, heads):
     variant = promoted_for(problem)[-1]
     graph = build(GRAPH)
     [found] = measure_problem(problem, graph, [variant], STAMP, limits=LIMITS, bench=rig.bench())
-    table, domain = CandidateTable.of(promoted_for(problem)), Domain(graph)
-    rows = table.rows_on(domain)[table.variants.index(variant)]
+    domain = Domain(graph)
+    table = CandidateTable.of(promoted_for(problem), domain.side)
+    rows = table.rows_on(domain)[table.place_of[variant.id]]
     count = len(rows)
     assert (found.status, found.error) == (Status.OK, "")
     assert found.samples == (pytest.approx(2e-3 * count),) * 7

@@ -17,9 +17,9 @@ from tests.profiling._made_up import (
     measurement,
 )
 
-from hetune.costmodel.data import CandidateSample, LaunchSample, Problem, count_graphs
 from hetune.costmodel.features.graph import NAMES
-from hetune.costmodel.model.rows import Rows
+from hetune.costmodel.model.training_rows import TrainingRows
+from hetune.costmodel.problems import CandidateSample, LaunchSample, Problem, count_graphs
 from hetune.profiling.records import PROTOCOLS, LaunchRecord, Measurement, Status
 from hetune.profiling.store.problems import problems, select
 from hetune.profiling.store.store import ALL, Store
@@ -223,7 +223,7 @@ def test_a_record_that_teaches_nothing_keeps_no_model_from_being_fitted(tmp_path
                 [measurement(3).unit],
             )
         assert problems(store) == before
-        assert len(Rows.of(problems(store), _synthetic.MACHINE).problems) == len(before)
+        assert len(TrainingRows.of(problems(store), _synthetic.MACHINE).problems) == len(before)
 
 
 def test_protocols_are_not_mixed(store, caplog):

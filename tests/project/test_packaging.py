@@ -128,7 +128,8 @@ def test_imports_of_other_packages_are_declared():
         if name != "dev":
             requirements += extra
     names = [re.match(r"[\w-]+", requirement)[0] for requirement in requirements]
-    declared = {part for name in names for part in (name.split("-")[0], name.replace("-", "_"))}
+    parts = [name.split("-") for name in names]
+    declared = {"_".join(each[:end]) for each in parts for end in range(1, len(each) + 1)}
     missing = set()
     for file in package_files():
         if file.endswith(".py"):

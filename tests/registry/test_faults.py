@@ -14,7 +14,7 @@ import pytest
 
 from hetune.variants.errors import RegistryError
 from hetune.variants.registry import Registry, folder, store
-from hetune.variants.registry.sealed import unsealed
+from hetune.variants.registry.sealed_json import unsealed
 
 
 def _damage_flip(binary: Path, manifest: Path) -> None:

@@ -174,7 +174,7 @@ def rows_of_another_width(x, edges, graph):
 
 # Edges in the words of PyG's calls.
 
-END = "{}[{}, {}] is {}, but {}: {}"
+END = "{}[{}, {}] is {}, but {} has {} rows: {}"
 ETYPE = "edge_type[{}] is {}, but the layer was made for {} relations (types 0..{}): {}"
 
 

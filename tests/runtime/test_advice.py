@@ -73,7 +73,10 @@ WITHOUT_ADVICE = {
     "; its layers of type {} are. Compile them in their places: {}{}",
 }
 FILES = (
-    *(f"frontend/{name}" for name in ("adapt", "adapter", "arguments", "calls", "edge_errors")),
+    *(
+        f"frontend/{name}"
+        for name in ("adapt", "adapter", "layer_arguments", "calls", "edge_errors")
+    ),
     *(f"frontend/{name}" for name in ("from_pyg", "nn", "pyg", "pyg_order")),
     "frontend/type_order",
     *(f"runtime/{name}" for name in ("backends", "choice", "compiled", "executable", "fallback")),

@@ -45,7 +45,7 @@ def lending_over_http(folder: Path) -> Iterator[Callable[[Leases], HttpLeases]]:
     thread.start()
 
     def lend(leases: Leases) -> HttpLeases:
-        app = application(replace(service, lending=WorkLeases(lambda: leases)))
+        app = application(replace(service, work_leases=WorkLeases(lambda: leases)))
         return HttpLeases("http://service", transport=Bridge(app, loop))
 
     try:

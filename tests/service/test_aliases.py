@@ -79,7 +79,7 @@ def test_aliases_over_http(http, service, models, graph, x):
     assert answer.json() == {"name": "m", "versions": [1, 2], "aliases": {"production": 1}}
     assert http.get("/v1/models").json()["models"] == [answer.json()]
     id = service.graphs.add(graph)
-    body = {"graph": id, "features": x.tolist()}
+    body = {"graph": id, "x": x.tolist()}
     assert http.post("/v1/models/m@production/infer", json=body).json()["version"] == 1
     assert http.post("/v1/models/m/select", json={"graph": id}).json()["version"] == 2
     assert http.put("/v1/models/m/aliases/production", json={"version": 9}).status_code == 404

@@ -17,7 +17,7 @@ from hetune.service.core.formats.documents import parse
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs import graphs
 from hetune.service.core.graphs.document import GraphHeader, arrays_of, graph_of, header_of
-from hetune.service.core.graphs.files import GraphFiles
+from hetune.service.core.graphs.graph_files import GraphFiles
 from hetune.service.core.graphs.graphs import GraphStore, statistics
 from hetune.service.core.models.description import ModelDescription
 from hetune.service.core.models.stack import describe, modules_of

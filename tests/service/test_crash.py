@@ -20,7 +20,7 @@ from ._serving import make_service, tiny_features, tiny_graph, tiny_layers
 
 KILLS = 20 if FULL else 6
 GRAPH = {"src": [0, 1], "dst": [1, 2], "etype": [0, 1], "num_nodes": 3}
-RUN = {"graph": GRAPH, "features": [[0.0, 1.0, 2.0, 3.0]] * 3}
+RUN = {"graph": GRAPH, "x": [[0.0, 1.0, 2.0, 3.0]] * 3}
 BINARY = {"Content-Type": MEDIA_TYPE}
 ROWS = pack("{}", {"x": torch.ones(50, 4)})
 CAMPAIGN = {

@@ -95,7 +95,7 @@ def test_the_same_variants_are_offered_and_run(service, http, id):
         offered = {candidate["variant"] for candidate in layer["explanation"]["candidates"]}
         assert offered == {v.id for v in run_on(tuple(compiled._promoted.values()), side)}
         assert layer["variant"] in offered
-    ran = http.post("/v1/models/m/infer", json={"graph": id, "features": X.tolist()}).json()
+    ran = http.post("/v1/models/m/infer", json={"graph": id, "x": X.tolist()}).json()
     assert [layer["variant"] for layer in ran["layers"]] == [layer["variant"] for layer in chosen]
 
 
@@ -136,9 +136,7 @@ def test_a_sample_of_regret(service, id):
 def test_a_copy_goes_with_its_graph(service, http, id):
     body = {"src": [0, 1], "dst": [1, 2], "etype": [0, 1], "num_nodes": 3}
     other = http.post("/v1/graphs", json=body).json()["id"]
-    ran = http.post(
-        "/v1/models/m/infer", json={"graph": other, "features": [[1.0, 2.0, 3.0, 4.0]] * 3}
-    )
+    ran = http.post("/v1/models/m/infer", json={"graph": other, "x": [[1.0, 2.0, 3.0, 4.0]] * 3})
     assert ran.status_code == 200, ran.text
     # What has computed lets go of the graph before it computes what comes next.
     ask(http, {"x": X}, f'{{"graph": "{id}"}}')
@@ -164,7 +162,7 @@ def test_what_goes_wrong_on_the_device_is_told(tmp_path):
     device = RecordedDevice()
     service = make_service(tmp_path / "data", engine=Engine(Full(), device))
     inline = {"src": [0], "dst": [1], "etype": [0], "num_nodes": 2, "num_etypes": 2}
-    body = {"graph": inline, "features": [[0.0] * 4] * 2}
+    body = {"graph": inline, "x": [[0.0] * 4] * 2}
     with asking(application(service)) as client:
         answer = client.post("/v1/models/m/infer", json=body)
         assert answer.status_code == 503

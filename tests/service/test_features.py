@@ -1,13 +1,11 @@
 """Features that are kept with a graph: what is kept, for how long, and what runs take."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
 import hetune
 from hetune.service.core.formats.limits import ServiceLimits
-from hetune.service.core.graphs import files as graph_files
+from hetune.service.core.graphs import graph_files
 from hetune.service.core.graphs.features import FeatureStore
 from hetune.service.core.graphs.graphs import GraphStore
 from hetune.service.core.graphs.rows import features_of, rows_by_type
@@ -237,7 +235,8 @@ def test_a_graph_s_size_is_with_its_features(tmp_path):
     id = graphs.add(ring(100))
     [alone] = graphs.all()
     described, _ = features.put(id, "a", torch.ones(100, 10))
-    assert graphs.all() == (replace(alone, bytes=alone.bytes + described.bytes),)
+    grown = alone.model_copy(update={"bytes": alone.bytes + described.bytes})
+    assert graphs.all() == (grown,)
 
 
 def test_what_cannot_be_kept_is_refused(tmp_path):

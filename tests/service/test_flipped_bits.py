@@ -134,7 +134,7 @@ def test_a_damaged_model_is_a_503_and_others_are_served(service, layers, graph, 
     content = bytearray(path.read_bytes())
     content[-3] ^= 4
     path.write_bytes(content)
-    body = {"graph": service.graphs.add(graph), "features": x.tolist()}
+    body = {"graph": service.graphs.add(graph), "x": x.tolist()}
     with logged() as log, asking(application(service)) as http:
         is_problem(http.post("/v1/models/m/infer", json=body), 503, "FolderError")
         is_problem(http.get("/v1/models/m/versions/1"), 503, "FolderError")

@@ -119,7 +119,7 @@ def test_a_broken_champion_stops_nobody(service, registry, caplog):
         assert found["model"] == first
         assert second in found["problem"]
         assert "hetune_champion_refused 1.0" in http.get("/metrics").text
-        asked = {"graph": id, "features": tiny_features().tolist()}
+        asked = {"graph": id, "x": tiny_features().tolist()}
         answer = http.post("/v1/models/m/infer", json=asked)
         assert answer.is_success
         assert all("the cost model" in layer["reason"] for layer in answer.json()["layers"])

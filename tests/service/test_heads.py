@@ -87,7 +87,7 @@ def test_names_hold_no_control_characters(service, layers, name):
         lambda: service.graphs.add(graph_named("reads", name)),
         lambda: service.models.add("n", 1, *describe([hgt])),
         lambda: campaign_of(campaign, limits),
-        lambda: service.lending.claim(claim),
+        lambda: service.work_leases.claim(claim),
     ):
         with pytest.raises(InputError, match="control character") as caught:
             act()

@@ -20,7 +20,7 @@ V1, V2 = "/v1/models/m/infer", "/v2/models/m/infer"
 BINARY = {"Content-Type": MEDIA_TYPE}
 JSON = {"Content-Type": "application/json"}
 GRAPH = {"src": [0, 1], "dst": [1, 2], "etype": [0, 1], "num_nodes": 3}
-RUN = {"graph": GRAPH, "features": [[0.0, 1.0, 2.0, 3.0]] * 3}
+RUN = {"graph": GRAPH, "x": [[0.0, 1.0, 2.0, 3.0]] * 3}
 TENSORS = {f"graph/{name}": torch.tensor(GRAPH[name]) for name in ("src", "dst", "etype")}
 X = torch.ones(3, 4)
 

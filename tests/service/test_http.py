@@ -27,7 +27,7 @@ from ._serving import LIMITS, asking, make_service, serving
 
 GRAPH = {"src": [0, 1], "dst": [1, 2], "etype": [0, 1], "num_nodes": 3}
 ROWS = [[0.0, 1.0, 2.0, 3.0]] * 3
-INFER = {"graph": GRAPH, "features": ROWS}
+INFER = {"graph": GRAPH, "x": ROWS}
 JSON = {"Content-Type": "application/json"}
 BINARY = {"Content-Type": MEDIA_TYPE}
 X = torch.tensor(ROWS)
@@ -193,7 +193,7 @@ def test_some_nodes_layers_and_reasons(http):
     typed = GRAPH | {"ntype": [0, 0, 1], "ntype_names": ["author", "paper"]}
     asked = {
         "graph": typed,
-        "features": {"author": ROWS[:2], "paper": ROWS[2:]},
+        "x": {"author": ROWS[:2], "paper": ROWS[2:]},
         "nodes": {"paper": [0]},
         "outputs": [0, 1],
         "explain": True,
@@ -253,11 +253,11 @@ def without(document, name):
         ({"graph": GRAPH | {"num_etypes": 2**31 - 1}}, 413, "TooLargeError"),
         ({"graph": GRAPH | {"etype": [0, 2]}}, 422, "InputError"),
         ({"graph": GRAPH | {"url": "http://127.0.0.1/"}}, 400, "MalformedError"),
-        ({"features": []}, 422, "InputError"),
-        ({"features": [[1.0], [1.0, 2.0]]}, 422, "InputError"),
-        ({"features": [["x"]]}, 400, "MalformedError"),
-        ({"features": [[1e39] * 4] * 3}, 422, "InputError"),
-        ({"features": {"node": ROWS, "cat": ROWS}}, 422, "InputError"),
+        ({"x": []}, 422, "InputError"),
+        ({"x": [[1.0], [1.0, 2.0]]}, 422, "InputError"),
+        ({"x": [["x"]]}, 400, "MalformedError"),
+        ({"x": [[1e39] * 4] * 3}, 422, "InputError"),
+        ({"x": {"node": ROWS, "cat": ROWS}}, 422, "InputError"),
         ({"nodes": [3]}, 422, "InputError"),
         ({"nodes": [-1]}, 422, "InputError"),
         ({"nodes": {"venue": None}}, 422, "InputError"),
@@ -437,7 +437,7 @@ def test_a_result_that_json_cannot_hold(http):
 
 
 def test_numbers_that_outgrow_float32_on_the_way(http):
-    big = INFER | {"features": [[3e38] * 4] * 3}
+    big = INFER | {"x": [[3e38] * 4] * 3}
     path, accept = "/v1/models/m/infer", {"Accept": MEDIA_TYPE}
     found = http.post(path, json=big, headers=accept)
     layers = json.loads(unpack(found.content).document)["layers"]

@@ -381,7 +381,7 @@ def test_only_so_many_watch(service, queue, monkeypatch):
 
 
 def test_what_is_computed_can_be_seen(service):
-    activity = Activity.create()
+    activity = Activity()
     seen, select = [], service.selection.select
 
     def look(*args, **options):
@@ -396,7 +396,6 @@ def test_what_is_computed_can_be_seen(service):
         assert httpx.get(f"{url}/v1/models", timeout=60).status_code == 200
     assert (seen, activity.read().running) == ([1], 0)
     assert activity.read().changes == before.changes + 2
-    activity.close()
 
 
 # The database.

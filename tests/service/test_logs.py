@@ -123,12 +123,12 @@ def test_keys_bodies_and_features_are_in_no_line(service):
         app = application(service, key="sesame")
         with serving(app) as url, httpx.Client(base_url=url, timeout=60) as http:
             right = {"Authorization": "Bearer sesame"}
-            asked = {"graph": GRAPH, "features": ROWS}
+            asked = {"graph": GRAPH, "x": ROWS}
             infer = "/v1/models/m/infer"
             statuses = [
                 http.post(infer, json=asked, headers=right).status_code,
                 http.post(infer, json=asked | {"hidden-body": 1}, headers=right).status_code,
-                http.post(infer, json=asked | {"features": ROWS[:1]}, headers=right).status_code,
+                http.post(infer, json=asked | {"x": ROWS[:1]}, headers=right).status_code,
                 http.post(infer, content=b"hidden-body", headers=right).status_code,
                 http.get("/v1/models", headers={"Authorization": "Bearer wrong-key"}).status_code,
             ]

@@ -31,7 +31,7 @@ from ._serving import LIMITS, make_service, serving, tiny_features, tiny_graph, 
 ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD = ROOT / "deploy" / "grafana" / "hetune.json"
 GRAPH = {"src": [0, 1], "dst": [1, 2], "etype": [0, 1], "num_nodes": 3}
-INFER = {"graph": GRAPH, "features": [[0.0, 1.0, 2.0, 3.0]] * 3}
+INFER = {"graph": GRAPH, "x": [[0.0, 1.0, 2.0, 3.0]] * 3}
 X = tiny_features()
 
 

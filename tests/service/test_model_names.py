@@ -109,7 +109,7 @@ def test_over_http(service, expected):
             client.select("compiled", OTHER)
     with asking(application(service)) as http:
         graph = {"src": [0], "dst": [1], "etype": [0], "etype_names": ["writes", "reads"]}
-        body = {"graph": graph | {"num_nodes": 2}, "features": X[:2].tolist()}
+        body = {"graph": graph | {"num_nodes": 2}, "x": X[:2].tolist()}
         answer = http.post("/v1/models/sent/infer", json=body)
         assert answer.status_code == 422, answer.text
         assert answer.json()["type"] == "urn:hetune:error:InputError"

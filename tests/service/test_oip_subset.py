@@ -88,7 +88,7 @@ def test_all_rows_of_a_type_are_the_same_over_both_protocols(ask, natively, serv
     assert len(expected["out/paper"]) == 4
     typed = TYPED | {f"nodes/{name}": given for name, given in ids.items()}
     same(ask(typed, list(expected), subset=subset), expected)
-    body = {"graph": served[1], "features": X.tolist(), "nodes": nodes, "subset": subset}
+    body = {"graph": served[1], "x": X.tolist(), "nodes": nodes, "subset": subset}
     found = httpx.post(
         f"{served[0]}/v1/models/m/infer", json=body, trust_env=False, timeout=60
     ).json()

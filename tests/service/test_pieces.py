@@ -14,7 +14,7 @@ from hetune.variants.errors import BusyError
 
 from ._serving import LIMITS, make_service, tiny_features
 
-RUN = {"graph": {"src": [0], "dst": [1]}, "features": [[0.0] * 4] * 2}
+RUN = {"graph": {"src": [0], "dst": [1]}, "x": [[0.0] * 4] * 2}
 TEXT = b"0" * (5 << 19)
 TENSORS = Pieces("{}", {"x": tiny_features().repeat(1 << 14, 2)})
 

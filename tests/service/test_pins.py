@@ -5,7 +5,7 @@ import torch
 
 import hetune
 from hetune.service.core.formats.limits import ServiceLimits
-from hetune.service.core.graphs import files as graph_files
+from hetune.service.core.graphs import graph_files
 from hetune.service.core.graphs.graphs import GraphStore
 from hetune.variants.errors import NotFoundError, TooLargeError
 

@@ -83,7 +83,7 @@ def test_what_would_keep_requests_waiting_is_left_out(service, id, monkeypatch):
 def test_an_idle_service_samples_and_answers_stay_the_same(service, id):
     before = service.inference.run("m", id, X).out
     service.regret.rate = 1.0
-    asked = {"graph": id, "features": X.tolist()}
+    asked = {"graph": id, "x": X.tolist()}
     with serving(application(service)) as url, httpx.Client(base_url=url, timeout=60) as http:
         answer = http.post("/v1/models/m/infer", json=asked).json()
         deadline = time.monotonic() + 60

@@ -12,7 +12,7 @@ from hetune.service.http.routes.requests import read_deadline, read_infer
 from hetune.variants.errors import MalformedError
 
 GRAPH = {"src": [0], "dst": [1], "etype": [0]}
-BODY = {"graph": GRAPH, "features": [[1.0], [2.0]], "nodes": [1], "deadline_seconds": 3}
+BODY = {"graph": GRAPH, "x": [[1.0], [2.0]], "nodes": [1], "deadline_seconds": 3}
 
 
 def test_deadlines_are_read_before_all_else():

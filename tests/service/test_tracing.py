@@ -68,7 +68,7 @@ def http(service, provider, spans):
 
 
 def infer(http, id, **headers):
-    asked = {"graph": id, "features": X.tolist()}
+    asked = {"graph": id, "x": X.tolist()}
     return http.post("/v1/models/m/infer", json=asked, headers=headers)
 
 

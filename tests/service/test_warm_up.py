@@ -22,7 +22,7 @@ from hetune.service.core.storage.folder import Folder
 from hetune.service.server.app import application
 from hetune.variants.errors import CompileError, DiskFullError, NotReadyError
 from hetune.variants.registry import Registry, Toolchain, override_default_registry
-from hetune.variants.registry.whole import ROOM
+from hetune.variants.registry.atomic_files import ROOM
 
 from ._serving import asking, serving, tiny_layers
 from .test_http import is_problem
@@ -159,7 +159,7 @@ def test_it_listens_while_a_compiler_takes_long(tmp_path, graph, x, monkeypatch,
     Waiting.go_on.clear()
     with with_compiler(tmp_path, Waiting):
         service = unprepared(tmp_path, Selector())
-        body = {"graph": service.graphs.add(graph), "features": x.tolist()}
+        body = {"graph": service.graphs.add(graph), "x": x.tolist()}
         with asking(application(service)) as http, ThreadPoolExecutor() as threads:
             told = http.get("/readyz")
             assert told.status_code == 503

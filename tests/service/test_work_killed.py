@@ -23,7 +23,7 @@ def run(service, mode, *arguments):
     """The script over a service whose leases are short."""
     store = service.measurements.store
     leases = Leases(store, seconds=2, attempts=1000, trains=Trains.NOTHING)
-    app = application(replace(service, lending=WorkLeases(lambda: leases)))
+    app = application(replace(service, work_leases=WorkLeases(lambda: leases)))
     with serving(app) as url:
         done = subprocess.run(
             [sys.executable, str(SCRIPT), mode, store.place, *arguments, url],

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
-from hetune.variants.graph.memory import is_lazy, materialized
+from hetune.variants.graph.lazy_tensors import is_lazy, materialized
 from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.program.nodes import Program
 
@@ -57,7 +57,6 @@ class Adapter:
         weights: Callable[[], dict[str, Tensor]],
         num_relations: int,
         *,
-        signature: Signature = "flat",
         metadata: Metadata | None = None,
         is_reversed: bool = False,
         graph_refusal: Callable[[Any, HeteroGraph], str | None] | None = None,
@@ -65,7 +64,7 @@ class Adapter:
     ) -> None:
         self.module = module
         self.program = program
-        self.signature = signature
+        self.signature: Signature = "flat" if metadata is None else "hetero"
         self.num_relations = num_relations
         self.metadata = metadata
         self.vocabulary: Vocabulary | None = None

@@ -20,10 +20,10 @@ from torch import Tensor, nn
 
 from hetune.variants.errors import GraphError, InputError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
-from hetune.variants.frontend.edge_errors import flat_error, hetero_error
+from hetune.variants.frontend.edge_errors import check_edge_dict, check_edge_tensors
 from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph import CanonicalEtype, HeteroGraph, from_edge_index_dict
-from hetune.variants.graph.memory import is_lazy
+from hetune.variants.graph.lazy_tensors import is_lazy
 from hetune.variants.graph.state import GraphSlot
 
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
@@ -211,16 +211,17 @@ def graph_of(adapter: Adapter, call: Call) -> HeteroGraph:
                     num_nodes=num_nodes,
                     num_etypes=num_relations,
                 )
-            except GraphError as error:
-                raise flat_error(edge_index, edge_type, num_nodes, num_relations, error) from None
+            except GraphError:
+                check_edge_tensors(edge_index, edge_type, num_nodes, num_relations)
+                raise
         case edges:
             assert isinstance(call.x, Mapping)
             assert adapter.metadata is not None
             try:
                 return from_edge_index_dict(edges, x_dict=call.x, metadata=adapter.metadata)
-            except GraphError as error:
-                etypes = list(adapter.metadata[1])
-                raise hetero_error(edges, call.x, etypes, error) from None
+            except GraphError:
+                check_edge_dict(edges, call.x, list(adapter.metadata[1]))
+                raise
 
 
 def rows_of(adapter: Adapter, call: Call, graph: HeteroGraph) -> Tensor:

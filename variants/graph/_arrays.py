@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from hetune.variants.errors import GraphError
-from hetune.variants.graph.memory import materialized
+from hetune.variants.graph.lazy_tensors import materialized
 
 IdArray: TypeAlias = torch.Tensor | np.ndarray
 

@@ -77,8 +77,8 @@ def check_declared(
     """
     if len(declared) != num_etypes:
         raise GraphError(
-            f"canonical_etypes has {len(declared)} triples but num_etypes is {num_etypes}: "
-            "give one per edge type"
+            f"canonical_etypes has {len(declared)} triples but there are {num_etypes} edge types: "
+            "give one for each"
         )
     if len(set(declared)) != num_etypes:
         raise GraphError("canonical_etypes holds a triple twice: triples must be distinct")
@@ -87,7 +87,7 @@ def check_declared(
             if name not in ntype_names:
                 raise GraphError(
                     f"canonical_etypes[{r}] names the node type {name!r}, which is not one of "
-                    f"ntype_names {list(ntype_names)}: add it or correct the triple"
+                    f"{list(ntype_names)}: add it, or correct the triple"
                 )
     for r, s, d in pairs:
         source, target = ntype_names[s], ntype_names[d]

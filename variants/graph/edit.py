@@ -11,7 +11,7 @@ import torch
 
 from hetune.variants.errors import GraphError
 from hetune.variants.graph._arrays import check_count
-from hetune.variants.graph._entries import Edges, Entries, Types
+from hetune.variants.graph.edit_entries import Edges, Entries, Types
 from hetune.variants.graph.hetero import HeteroGraph
 
 __all__ = ["Edges", "Parallel", "edited"]

@@ -1,6 +1,6 @@
 """Rows of a space, grouped by type and bundled into blocks: what typed products run over."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,8 +18,7 @@ _STEP_ROWS = 16
 """Groups are cut after a multiple of it, so that the row tiles of a product stay full."""
 
 
-@dataclass(frozen=True)
-class RowGroups:
+class RowGroups(NamedTuple):
     """Rows in groups of one type; groups in blocks, which are the units of parallel work.
 
     Attributes:

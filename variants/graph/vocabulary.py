@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal, Protocol, Self, TypeAlias, cast, runtime_checkable
 
 from hetune.variants.errors import GraphError, GraphFileError
-from hetune.variants.graph._canonical import CanonicalEtype, as_triples
+from hetune.variants.graph._canonical import CanonicalEtype, as_triples, check_declared
 
 __all__ = ["Unknown", "Vocabulary", "VocabularyLike"]
 
@@ -73,21 +73,7 @@ class Vocabulary:
         triples = as_triples(given)
         if self.relations is None or self.node_types is None:
             raise GraphError("canonical_etypes need node_types and relations: give them, too")
-        if len(triples) != len(self.relations):
-            raise GraphError(
-                f"canonical_etypes has {len(triples)} triples but there are "
-                f"{len(self.relations)} relations: give one for each"
-            )
-        if len(set(triples)) < len(triples):
-            raise GraphError("canonical_etypes holds a triple twice: triples must be distinct")
-        known = set(self.node_types)
-        for r, (source, _, target) in enumerate(triples):
-            for name in (source, target):
-                if name not in known:
-                    raise GraphError(
-                        f"canonical_etypes[{r}] names the node type {name!r}, which node_types "
-                        "lacks: add it"
-                    )
+        check_declared(triples, (), len(self.relations), self.node_types)
         return triples
 
     def _checked_node_names(

@@ -28,8 +28,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from hetune.variants.errors import RegistryError
+from hetune.variants.registry.atomic_files import ROOM, sync_folder
 from hetune.variants.registry.records import KernelManifest
-from hetune.variants.registry.whole import ROOM, sync_folder
 
 _log = logging.getLogger(__name__)
 _KEY = re.compile(r"[0-9a-f]{64}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from hetune.variants.errors import KernelError
-from hetune.variants.registry.sealed import sealed, unsealed
+from hetune.variants.registry.sealed_json import sealed, unsealed
 
 FORMAT = 1
 """Version of the folder's layout and of the key; a new one makes every old entry unreachable."""

@@ -20,9 +20,8 @@ import platformdirs
 
 from hetune.variants.errors import CompileError
 from hetune.variants.registry import upkeep
-from hetune.variants.registry.fallback import check_temporary_room, says_full, temporary_io
+from hetune.variants.registry.build_jobs import jobs_of, pool_of
 from hetune.variants.registry.folder import DamagedEntryError, FolderUnusableError, KernelFolder
-from hetune.variants.registry.jobs import jobs_of, pool_of
 from hetune.variants.registry.library import GoneError, LoadError, open_library
 from hetune.variants.registry.openmp import share_openmp_with_torch
 from hetune.variants.registry.records import (
@@ -36,6 +35,7 @@ from hetune.variants.registry.records import (
     Loads,
     VerifyReport,
 )
+from hetune.variants.registry.temporary_folder import check_temporary_room, says_full, temporary_io
 from hetune.variants.registry.toolchain import Toolchain
 
 _log = logging.getLogger(__name__)

@@ -27,6 +27,7 @@ class Choice:
         expected_runs: Over how many runs preparation was spread; infinite if it did not count.
         cuda_graph: Whether runs are to be replayed as one CUDA graph. The time is that of a replay.
         threads: That runs were predicted for.
+        scored: What it was chosen from.
     """
 
     id: str
@@ -36,7 +37,7 @@ class Choice:
     expected_runs: float
     cuda_graph: bool
     threads: int
-    _scored: Scored = field(repr=False, compare=False)
+    scored: Scored = field(repr=False, compare=False)
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -44,7 +45,7 @@ class Choice:
 
         On a graph of one side, hybrid plans run the plan of that side.
         """
-        found = map(self._scored.candidate, range(len(self._scored.ids)))
+        found = map(self.scored.candidate, range(len(self.scored.ids)))
         return tuple(sorted(found, key=self._seconds))
 
     @property
@@ -58,15 +59,15 @@ class Choice:
         Raises:
             VariantError: No variant has this id.
         """
-        places = self._scored.table.place_of
+        places = self.scored.table.place_of
         if variant not in places:
             raise VariantError(f"no variant {variant!r}: take one of {', '.join(places)}")
-        return self._scored.candidate(places[variant])
+        return self.scored.candidate(places[variant])
 
     @property
     def source(self) -> str:
         """Who predicted, for a reader."""
-        return self._scored.estimates.source
+        return self.scored.estimates.source
 
     @property
     def decision(self) -> Decision:
@@ -80,9 +81,9 @@ class Choice:
 
         A launch is left out where the graph has no rows for it.
         """
-        table = self._scored.table
-        rows = table.rows_of[self._scored.ids.index(self.id)]
-        return tuple(self._scored.estimates.launches[list(rows)].tolist())
+        table = self.scored.table
+        rows = table.rows_of[self.scored.ids.index(self.id)]
+        return tuple(self.scored.estimates.launches[list(rows)].tolist())
 
     def _seconds(self, candidate: Candidate) -> float:
         """Of a run of the kind that was chosen."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from hetune.variants.frontend.adapter import Adapter, sample_of
 from hetune.variants.frontend.calls import Call, graph_of
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.memory import is_lazy, materialized
+from hetune.variants.graph.lazy_tensors import is_lazy, materialized
 from hetune.variants.graph.streams import synchronize
 
 _MOST = 32

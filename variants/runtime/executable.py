@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hetune.variants.backends.base import SCRATCH, Backend
 from hetune.variants.errors import InputError
-from hetune.variants.graph.memory import is_lazy, materialized
+from hetune.variants.graph.lazy_tensors import is_lazy, materialized
 from hetune.variants.graph.streams import synchronize
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.gpu_schedule import AnySchedule

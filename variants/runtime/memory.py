@@ -9,7 +9,7 @@ from hetune.variants.backends.triton.parts import carried
 from hetune.variants.backends.triton.shared import carried_width, cut_of
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
-from hetune.variants.kernel.nodes import Buffer, Launch
+from hetune.variants.kernel.nodes import Buffer, Launch, Traversal
 from hetune.variants.kernel.passes.phases import phase_of, phased
 from hetune.variants.kernel.scratch import scratch_layout, whole_scratch
 from hetune.variants.plan.nodes import Plan
@@ -66,11 +66,11 @@ def _scratch(launch: Launch, schedule: AnySchedule, domain: Domain) -> int:
     """Elements of scratch, of a thread's share or of a GPU."""
     if isinstance(schedule, GpuSchedule):
         launch = phased(launch)
-        phases = ((kernel, phase_of(kernel, launch)) for kernel in launch.kernels)
+        walks = (kernel for kernel in launch.kernels if isinstance(kernel, Traversal))
         partial_rows = (
-            carried(cut_of(kernel.rows, phase, schedule), domain.index) * carried_width(phase)
-            for kernel, phase in phases
-            if phase is not None
+            carried(cut_of(walk, phase, schedule), domain.index) * carried_width(phase)
+            for walk in walks
+            if (phase := phase_of(walk, launch)) is not None
         )
         return sum(whole_scratch(launch, domain.count).values()) + sum(partial_rows)
     return scratch_layout(launch, schedule.block_nodes, domain.index).stride

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.memory import materialized
+from hetune.variants.graph.lazy_tensors import materialized
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.interpret import apply_map, interpret_all

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from hetune.costmodel.evaluate.model_card import MARKDOWN, PAGE
 from hetune.costmodel.registry.model_registry import ModelRegistry, RegisteredModel
 from hetune.costmodel.selection.champion import ChampionFollower
@@ -11,7 +9,6 @@ from hetune.profiling.training import promotion
 from hetune.profiling.training.train import cards_folder
 from hetune.service.core.cost_models.documents import (
     ActiveModel,
-    AliasChange,
     CostModelDocument,
     CostModelList,
     PromotedModel,
@@ -52,7 +49,7 @@ class CostModels:
             ),
             candidate=aliases.candidate,
             champion=aliases.champion,
-            history=tuple(AliasChange(**asdict(change)) for change in aliases.history),
+            history=aliases.history,
         )
 
     def ids(self) -> frozenset[str]:

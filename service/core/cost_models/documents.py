@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hetune.costmodel.registry.aliases import AliasChange
 from hetune.service.core.formats.documents import Document
 
 
@@ -33,17 +34,6 @@ class CostModelDocument(Document):
     graph_families: tuple[str, ...]
     regret: float | None
     has_card: bool
-
-
-class AliasChange(Document):
-    """An alias that was set: which model it named before and since, who did it, when and why."""
-
-    alias: str
-    before: str | None
-    after: str | None
-    who: str
-    when: str
-    why: str
 
 
 class ActiveModel(Document):

@@ -8,6 +8,7 @@ piece.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import secrets
@@ -23,7 +24,7 @@ MOST_ARRAYS = 1 << 16
 """In a text. Each is an object."""
 MOST_TEXTS = 500_000
 """Names and other texts, which are gone through one by one."""
-_PIECE = 1 << 15
+_PIECE = 1 << 13
 """Bytes that are read at a time; no number is longer."""
 _SPACE = rb"[ \t\r\n]*+"
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|\[' + _SPACE + rb"(?=[-0-9\[])", re.DOTALL)
@@ -31,7 +32,6 @@ _RUN = re.compile(rb"[-+.0-9eE, \t\r\n\[\]]*+")
 _OPEN = re.compile(rb"[\[ \t\r\n]*+")
 _CLOSE = re.compile(rb"\]" + _SPACE + rb"\]")
 _BLANK = re.compile(_SPACE + rb"\Z")
-_NO_BRACKETS = bytes.maketrans(b"[]", b"  ")
 _NEXT = re.compile(_SPACE + rb"(,|\Z)")
 
 
@@ -85,7 +85,6 @@ class JsonArray:
 
         Raises:
             MalformedError: They are not, or do not fit.
-            InputError: Some rows are empty, and some are not.
         """
         for mark in (b".", b"e", b"E"):
             if self._text.find(mark, self._begin, self._end) >= 0:
@@ -104,7 +103,7 @@ class JsonArray:
 
         Raises:
             MalformedError: They are no numbers.
-            InputError: Some do not fit, or some rows are empty, and some are not.
+            InputError: Some do not fit.
         """
         return self._floats(what, dtype)[0]
 
@@ -138,7 +137,6 @@ class JsonArray:
 
         Raises:
             MalformedError: The text is not what it seemed.
-            InputError: Some rows are empty, and some are not.
             OverflowError: A number does not fit.
         """
         found = np.empty(self.count, dtype=dtype)
@@ -153,13 +151,7 @@ class JsonArray:
         except (ValueError, TypeError, RecursionError):
             shown = "rows of numbers" if self.is_nested else "numbers"
             raise MalformedError(f"{what}: this is no JSON list of {shown}") from None
-        except _RaggedError:
-            raise _ragged(what) from None
         return found[:at], widths[:row]
-
-
-class _RaggedError(Exception):
-    """Some rows are empty, and some are not."""
 
 
 class Lifted:
@@ -280,7 +272,8 @@ def _rows(text: bytes, begin: int, end: int) -> Iterator[tuple[list[Any], list[i
     while True:
         last = text.rfind(b"]", begin, min(end, begin + _PIECE))
         if last >= 0:
-            yield _short_rows(text[begin : last + 1])
+            rows = json.loads(b"[%b]" % text[begin : last + 1])
+            yield list(itertools.chain.from_iterable(rows)), list(map(len, rows))
         else:
             last, first = text.find(b"]", begin, end), text.find(b"[", begin, end)
             if last < first or first < 0 or text[begin:first].strip():
@@ -296,28 +289,6 @@ def _rows(text: bytes, begin: int, end: int) -> Iterator[tuple[list[Any], list[i
         if not follows.group(1):
             return
         begin = follows.end()
-
-
-def _short_rows(piece: bytes) -> tuple[list[Any], list[int]]:
-    """Numbers of whole rows, and their lengths. No row becomes a list of its own."""
-    given = np.frombuffer(piece, dtype=np.uint8)
-    opens, closes, commas = (np.flatnonzero(given == ord(mark)) for mark in "[],")
-    if len(opens) != len(closes) or not (opens < closes).all():
-        raise ValueError("rows are not closed")
-    at_open, at_close = np.searchsorted(commas, opens), np.searchsorted(commas, closes)
-    if (at_open[1:] - at_close[:-1] != 1).any() or at_open[0] != 0:
-        raise ValueError("there is something between rows")
-    if not piece.translate(None, b"[], \t\r\n"):
-        lengths = at_close - at_open
-        if lengths.any():
-            raise ValueError("there are commas without numbers")
-        return [], lengths.tolist()
-    try:
-        values = json.loads(b"[%b]" % piece.translate(_NO_BRACKETS))
-    except ValueError:
-        json.loads(b"[%b]" % piece)
-        raise _RaggedError from None  # some rows have no numbers
-    return values, (at_close - at_open + 1).tolist()
 
 
 def _ragged(what: str) -> InputError:

@@ -27,7 +27,7 @@ from hetune.service.core.formats.container import (
     tensors_in,
 )
 from hetune.variants.errors import InputError, MalformedError
-from hetune.variants.graph.memory import materialized
+from hetune.variants.graph.lazy_tensors import materialized
 
 MEDIA_TYPE = "application/x-safetensors"
 _DOCUMENT = "document"

@@ -10,7 +10,7 @@ from pydantic import PlainSerializer, PlainValidator, ValidationInfo, WithJsonSc
 from hetune.service.core.formats.json_arrays import JsonArray, Lifted
 from hetune.service.core.formats.limits import check_limit
 
-MOST_FEW = 1_000
+MOST_SHORT = 1_000
 """Numbers in a short list."""
 MOST_SAMPLES = 100_000
 """In a list of measurements."""
@@ -60,10 +60,6 @@ def _rows_by_type(value: object, info: ValidationInfo) -> JsonArray | dict[str, 
     return _rows(value, info)
 
 
-def _rows_or_name(value: object, info: ValidationInfo) -> str | JsonArray | dict[str, JsonArray]:
-    return value if isinstance(value, str) else _rows_by_type(value, info)
-
-
 def _list_by_type(
     value: object, info: ValidationInfo
 ) -> JsonArray | dict[str, JsonArray | None] | None:
@@ -72,10 +68,10 @@ def _list_by_type(
     return None if value is None else _list(value, info)
 
 
-def _few(value: object, info: ValidationInfo) -> tuple[int, ...]:
+def _short_integers(value: object, info: ValidationInfo) -> tuple[int, ...]:
     found = _list(value, info)
     what = info.field_name or "a list"
-    check_limit(f"entries of {what}", found.count, MOST_FEW)
+    check_limit(f"entries of {what}", found.count, MOST_SHORT)
     return tuple(found.integers(what).tolist())
 
 
@@ -100,20 +96,10 @@ TypedRows: TypeAlias = Annotated[
     WithJsonSchema({"anyOf": [_ROWS, _TYPED_ROWS]}),
 ]
 """Rows of numbers, of all nodes or by node type."""
-TypedRowsOrName: TypeAlias = Annotated[
-    str | JsonArray | dict[str, JsonArray],
-    PlainValidator(_rows_or_name),
-    WithJsonSchema({"anyOf": [{"type": "string"}, _ROWS, _TYPED_ROWS]}),
-]
-"""Those, or a name."""
 MaybeTypedRows: TypeAlias = Annotated[
     TypedRows | None, WithJsonSchema({"anyOf": [_ROWS, _TYPED_ROWS]})
 ]
 """Rows where they may be left out; another field is in their place then."""
-MaybeTypedRowsOrName: TypeAlias = Annotated[
-    TypedRowsOrName | None, WithJsonSchema({"anyOf": [{"type": "string"}, _ROWS, _TYPED_ROWS]})
-]
-"""Likewise."""
 TypedIntegers: TypeAlias = Annotated[
     JsonArray | dict[str, JsonArray | None] | None,
     PlainValidator(_list_by_type),
@@ -131,7 +117,9 @@ TypedIntegers: TypeAlias = Annotated[
     ),
 ]
 """Integers, of all nodes or by node type, of which null stands for all."""
-Few: TypeAlias = Annotated[tuple[int, ...], PlainValidator(_few), WithJsonSchema(_INTEGERS)]
+ShortIntegers: TypeAlias = Annotated[
+    tuple[int, ...], PlainValidator(_short_integers), WithJsonSchema(_INTEGERS)
+]
 """A few integers, which are read at once."""
 Samples: TypeAlias = Annotated[
     tuple[float, ...],

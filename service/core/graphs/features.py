@@ -15,13 +15,13 @@ from torch import Tensor
 from hetune.service.core.formats.documents import Document, parse
 from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.formats.message import Pieces, read, read_document
-from hetune.service.core.graphs.files import no_features
+from hetune.service.core.graphs.graph_files import no_features
 from hetune.service.core.graphs.graphs import GraphStore
 from hetune.service.core.graphs.rows import features_of, rows_by_type
 from hetune.service.core.storage.cache import BytesCache
 from hetune.variants.errors import InputError, MalformedError, NotFoundError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.memory import materialized
+from hetune.variants.graph.lazy_tensors import materialized
 
 Features = Tensor | Mapping[str, Tensor]
 """Float32 rows of all nodes in the graph's order, [N, width], or of each node type."""

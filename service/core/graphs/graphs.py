@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -18,7 +17,7 @@ from hetune.service.core.graphs.document import (
     graph_of,
     header_of,
 )
-from hetune.service.core.graphs.files import GraphFiles
+from hetune.service.core.graphs.graph_files import GraphFiles
 from hetune.service.core.storage.cache import BytesCache
 from hetune.variants.errors import GraphError, MalformedError, NotFoundError
 from hetune.variants.graph.hetero import HeteroGraph
@@ -56,9 +55,8 @@ class GraphStatistics(Document):
     nodes_without_edges: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoredGraph:
-    """A graph on disk.
+class StoredGraph(Document):
+    """A graph that is kept.
 
     Attributes:
         id: Its fingerprint.
@@ -135,7 +133,11 @@ class GraphStore:
         for file in files:
             bytes_of[file.graph] += file.bytes
         return tuple(
-            StoredGraph(file.graph, bytes_of[file.graph], self.files.is_pinned(file.graph))
+            StoredGraph(
+                id=file.graph,
+                bytes=bytes_of[file.graph],
+                pinned=self.files.is_pinned(file.graph),
+            )
             for file in reversed(files)
             if file.features is None
         )

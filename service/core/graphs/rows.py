@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.memory import is_lazy
+from hetune.variants.graph.lazy_tensors import is_lazy
 
 Rows = Tensor | dict[str, Tensor]
 """Rows of all nodes in the graph's order, or by node type."""

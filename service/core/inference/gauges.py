@@ -7,8 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields
+from functools import partial
 from typing import Generic, TypeVar
 
+from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -24,134 +26,96 @@ from hetune.variants.registry.default import default_registry
 T = TypeVar("T")
 _FRESH_SECONDS, _PATIENCE_SECONDS = 5.0, 1.0
 
-_KEPT = {
-    "hetune_graphs": "Graphs that are kept",
-    "hetune_graph_bytes": "Bytes of graphs and their features on disk",
-    "hetune_models": "Versions of models that are kept",
-}
+
+def add_gauges(
+    registry: CollectorRegistry,
+    graphs: GraphStore,
+    models: ModelStore,
+    follower: ChampionFollower,
+    jobs: Callable[[], dict[State, int]],
+    engine: Engine,
+) -> None:
+    """Adds all of them; those that cannot be looked up are NaN.
+
+    Args:
+        registry: Where they are told.
+        graphs: Whose number and size are told.
+        models: Whose number is told.
+        follower: What chooses, and whether a champion was refused.
+        jobs: Counts jobs by state.
+        engine: What runs layers, where, and how a GPU's memory is used.
+    """
+
+    def gauge(name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"hetune_{name}", text, labels, registry=registry)
+
+    def told(child: Gauge, value: Callable[[], float]) -> None:
+        child.set_function(partial(_number, value))
+
+    told(gauge("graphs", "Graphs that are kept"), lambda: len(graphs.all()))
+    told(
+        gauge("graph_bytes", "Bytes of graphs and their features on disk"),
+        lambda: sum(graph.bytes for graph in graphs.all()),
+    )
+    told(
+        gauge("models", "Versions of models that are kept"),
+        lambda: sum(len(models.versions(name)) for name in models.names()),
+    )
+    told(
+        gauge("champion_refused", "1 if the champion cannot be used, else 0"),
+        lambda: follower.problem is not None,
+    )
+    device = gauge("device_info", "1 for what runs layers", "device", "backend")
+    device.labels(str(engine.device.torch_device), engine.backend.name).set(1)
+    memory = gauge("device_bytes", "Bytes of a GPU's memory, by use", "use")
+    copies = engine.copies
+    told(memory.labels("graphs"), lambda: math.nan if copies is None else copies.nbytes)
+    for field in fields(Usage):
+        told(memory.labels(field.name), partial(_usage, engine, field.name))
+    registry.register(_LookedUp(follower, jobs))
 
 
-class StoreGauges(Collector):
-    """What is kept; NaN where it cannot be looked up."""
-
-    def __init__(self, graphs: GraphStore, models: ModelStore) -> None:
-        self._graphs, self._models = graphs, models
-
-    def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Names and help."""
-        for name, text in _KEPT.items():
-            yield GaugeMetricFamily(name, text)
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Values."""
-        for family, value in zip(self.describe(), self._values(), strict=True):
-            family.add_metric([], value)
-            yield family
-
-    def _values(self) -> tuple[float, float, float]:
-        try:
-            sizes = [graph.bytes for graph in self._graphs.all()]
-            versions = sum(len(self._models.versions(name)) for name in self._models.names())
-        except HetuneError:
-            return math.nan, math.nan, math.nan
-        return len(sizes), sum(sizes), versions
+def _number(look: Callable[[], float]) -> float:
+    try:
+        return look()
+    except HetuneError:
+        return math.nan
 
 
-class SelectorGauges(Collector):
-    """Which cost model chooses, as a label; and whether a champion was refused."""
-
-    def __init__(self, follower: ChampionFollower) -> None:
-        self._follower = follower
-
-    def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Names and help."""
-        yield GaugeMetricFamily(
-            "hetune_cost_model_info", "1 for the cost model that chooses", labels=["model"]
-        )
-        yield GaugeMetricFamily(
-            "hetune_champion_refused", "1 if the champion cannot be used, else 0"
-        )
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Values."""
-        chooses, refused = self.describe()
-        chooses.add_metric([self._follower.active.model], 1)
-        refused.add_metric([], self._follower.problem is not None)
-        return iter((chooses, refused))
+def _usage(engine: Engine, use: str) -> float:
+    return float(getattr(engine.usage(), use, math.nan))
 
 
-class DeviceGauges(Collector):
-    """What runs layers, and where; and how a GPU's memory is used."""
+class _LookedUp(Collector):
+    """Families whose labels or values come together: each is looked up once for a scrape."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Names and help."""
-        labels = ["device", "backend"]
-        yield GaugeMetricFamily("hetune_device_info", "1 for what runs layers", labels=labels)
-        yield GaugeMetricFamily(
-            "hetune_device_bytes", "Bytes of a GPU's memory, by use", labels=["use"]
-        )
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Values; NaN for the host's memory, and where the device does not answer."""
-        info, memory = self.describe()
-        engine = self._engine
-        info.add_metric([str(engine.device.torch_device), engine.backend.name], 1)
-        usage = engine.usage()
-        copies = math.nan if engine.copies is None else engine.copies.nbytes
-        memory.add_metric(["graphs"], copies)
-        for field in fields(Usage):
-            memory.add_metric([field.name], getattr(usage, field.name, math.nan))
-        return iter((info, memory))
-
-
-class RegistryGauges(Collector):
-    """The registry of compiled kernels: what is in its folder, and what this process asked it."""
-
-    def __init__(self) -> None:
+    def __init__(self, follower: ChampionFollower, jobs: Callable[[], dict[State, int]]) -> None:
+        self._follower, self._jobs = follower, CachedValue(jobs)
         self._size = CachedValue(lambda: default_registry().size())
 
-    def describe(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        """Names and help."""
-        yield GaugeMetricFamily("hetune_registry_kernels", "Compiled kernels on disk")
-        yield GaugeMetricFamily("hetune_registry_bytes", "Bytes of compiled kernels on disk")
-        yield CounterMetricFamily(
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        """Names, help and values."""
+        chooses = GaugeMetricFamily(
+            "hetune_cost_model_info", "1 for the cost model that chooses", labels=["model"]
+        )
+        chooses.add_metric([self._follower.active.model], 1)
+        yield chooses
+        kernels, size = self._size.get() or (math.nan, math.nan)
+        yield GaugeMetricFamily("hetune_registry_kernels", "Compiled kernels on disk", kernels)
+        yield GaugeMetricFamily("hetune_registry_bytes", "Bytes of compiled kernels on disk", size)
+        loads = CounterMetricFamily(
             "hetune_registry_loads",
             "Kernels that this process asked for, by where they came from",
             labels=["result"],
         )
-
-    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        """Values; NaN where they cannot be looked up."""
-        *sizes, loads = self.describe()
-        found = self._size.get() or (math.nan, math.nan)
-        for family, value in zip(sizes, found, strict=True):
-            family.add_metric([], value)
-            yield family
         for result, count in asdict(default_registry().loads).items():
             loads.add_metric([result], count)
         yield loads
-
-
-class JobGauges(Collector):
-    """Profiling jobs by state; NaN where the database does not say."""
-
-    def __init__(self, counts: Callable[[], dict[State, int]]) -> None:
-        self._counts = CachedValue(counts)
-
-    def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Name and help."""
-        yield GaugeMetricFamily("hetune_jobs", "Profiling jobs by state", labels=["state"])
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Values."""
-        [family] = self.describe()
-        found = self._counts.get() or {}
+        by_state = GaugeMetricFamily("hetune_jobs", "Profiling jobs by state", labels=["state"])
+        counts = self._jobs.get() or {}
         for state in State:
-            family.add_metric([state.value], found.get(state, math.nan))
-        yield family
+            by_state.add_metric([state.value], counts.get(state, math.nan))
+        yield by_state
 
 
 class CachedValue(Generic[T]):

@@ -209,7 +209,7 @@ class Inference:
             most_bytes=run.module_bytes if run.variants[number] is None else 0,
             deadline=run.deadline,
         )
-        out = run.model.finishes[number](done.rows)
+        out = run.model.epilogues[number](done.rows)
         return replace(done, rows=out if part is None else part.needed(out))
 
     def _rows(self, run: _Run, number: int, out: Tensor) -> Rows:
@@ -237,7 +237,7 @@ class Inference:
         """
         widths = model.description.widths
         kept = sum((*widths, model.description.out_channels)[number + 1] for number in outputs)
-        held = zip(itertools.pairwise(widths), model.finishes, strict=True)
+        held = zip(itertools.pairwise(widths), model.epilogues, strict=True)
         at_work = max(a + b * (1 + finish.copies) for (a, b), finish in held)
         rows, ids = (nodes, 0) if asked is None else (asked, _IDS_BYTES)
         check_limit(

@@ -12,13 +12,7 @@ from hetune.costmodel.selection.champion import ChampionFollower
 from hetune.profiling.jobs.records import State
 from hetune.service.core.graphs.graphs import GraphStore
 from hetune.service.core.inference.answers import LayerReport
-from hetune.service.core.inference.gauges import (
-    DeviceGauges,
-    JobGauges,
-    RegistryGauges,
-    SelectorGauges,
-    StoreGauges,
-)
+from hetune.service.core.inference.gauges import add_gauges
 from hetune.service.core.models.engine import Engine
 from hetune.service.core.models.models import ModelStore
 
@@ -66,73 +60,55 @@ class Metrics:
         engine: Engine,
     ) -> None:
         self.registry = registry = _Registry()
-        self.request_seconds = Histogram(
-            "hetune_request_seconds",
+
+        def histogram(
+            name: str,
+            text: str,
+            labels: tuple[str, ...] = (),
+            buckets: tuple[float, ...] = _SECONDS,
+        ) -> Histogram:
+            return Histogram(f"hetune_{name}", text, labels, registry=registry, buckets=buckets)
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"hetune_{name}", text, labels, registry=registry)
+
+        self.request_seconds = histogram(
+            "request_seconds",
             "Seconds from a request's head to the end of its answer",
             ("route", "status"),
-            registry=registry,
-            buckets=_SECONDS,
         )
-        self.queue_seconds = Histogram(
-            "hetune_queue_seconds",
-            "Seconds that computations waited before they began",
-            registry=registry,
-            buckets=_SECONDS,
+        self.queue_seconds = histogram(
+            "queue_seconds", "Seconds that computations waited before they began"
         )
-        self.select_seconds = Histogram(
-            "hetune_select_seconds",
-            "Seconds that it took to choose variants for all layers of a model",
-            registry=registry,
-            buckets=_SECONDS,
+        self.select_seconds = histogram(
+            "select_seconds", "Seconds that it took to choose variants for all layers of a model"
         )
-        self.compute_seconds = Histogram(
-            "hetune_compute_seconds",
-            "Seconds that layers ran, preparation included",
-            ("layer",),
-            registry=registry,
-            buckets=_SECONDS,
+        self.compute_seconds = histogram(
+            "compute_seconds", "Seconds that layers ran, preparation included", ("layer",)
         )
-        self.prediction_error = Histogram(
-            "hetune_prediction_error",
+        self.prediction_error = histogram(
+            "prediction_error",
             "|log(predicted / measured)| of runs of layers that prepared nothing",
             ("layer",),
-            registry=registry,
-            buckets=_LOGARITHMS,
+            _LOGARITHMS,
         )
-        self.failures = Counter(
-            "hetune_failures", "Requests that failed", ("reason",), registry=registry
-        )
-        self.variant_chosen = Counter(
-            "hetune_variant_chosen",
-            "Layers that ran, by variant",
-            ("layer", "variant"),
-            registry=registry,
-        )
-        self.fallbacks = Counter(
-            "hetune_fallbacks",
-            "Choices that the roofline model made in place of a cost model",
-            ("layer",),
-            registry=registry,
-        )
-        self.regret_sample = Histogram(
-            "hetune_regret_sample",
+        self.regret_sample = histogram(
+            "regret_sample",
             "Time of the chosen variant over that of the best one that was run beside it",
             ("layer",),
-            registry=registry,
-            buckets=_RATIOS,
+            _RATIOS,
+        )
+        self.failures = counter("failures", "Requests that failed", "reason")
+        self.variant_chosen = counter(
+            "variant_chosen", "Layers that ran, by variant", "layer", "variant"
+        )
+        self.fallbacks = counter(
+            "fallbacks", "Choices that the roofline model made in place of a cost model", "layer"
         )
         self.queue_length = Gauge(
             "hetune_queue_length", "What waits or is under way", ("queue",), registry=registry
         )
-        told = (
-            StoreGauges(graphs, models),
-            SelectorGauges(follower),
-            RegistryGauges(),
-            JobGauges(jobs),
-            DeviceGauges(engine),
-        )
-        for collector in told:
-            registry.register(collector)
+        add_gauges(registry, graphs, models, follower, jobs, engine)
         # Looking a series up takes longer than to count in it, and there are but few.
         self._request_seconds_of = cache(self.request_seconds.labels)
         self._compute_seconds_of = cache(self.compute_seconds.labels)

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, JsonValue
 
-from hetune.profiling.jobs.records import State
-from hetune.profiling.records import Status
+from hetune.profiling.jobs.records import JobProgress, State
+from hetune.profiling.jobs.results import MeasuredVariant
 from hetune.service.core.formats.documents import Document
 
 
@@ -28,16 +28,6 @@ class JobRequest(Document):
     retrain: bool = False
     machine: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     idempotency_key: str | None = None
-
-
-class JobProgress(Document):
-    """How far a job is; `Progress` explains each number."""
-
-    problems: int
-    problems_done: int
-    problems_failed: int
-    variants: int
-    variants_done: int
 
 
 class JobDocument(Document):
@@ -88,18 +78,6 @@ class JobLog(Document):
 
     lines: tuple[JobLine, ...]
     after: int
-
-
-class MeasuredVariant(Document):
-    """A variant on a problem; `hetune.profiling.jobs.results.Measured` explains each field."""
-
-    variant: str
-    status: Status
-    seconds: float | None
-    rounds: int
-    peak_bytes: int
-    drift: float | None
-    error: str
 
 
 class JobResult(Document):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from hetune.costmodel.fingerprint import is_digest
 from hetune.profiling.jobs.queue import MOST_LISTED
@@ -16,11 +15,9 @@ from hetune.service.core.jobs.documents import (
     JobLine,
     JobList,
     JobLog,
-    JobProgress,
     JobRequest,
     JobResult,
     JobResults,
-    MeasuredVariant,
 )
 from hetune.service.core.jobs.measurements import Measurements
 from hetune.variants.errors import InputError
@@ -142,7 +139,7 @@ class Jobs:
 
 
 def _document(job: Job) -> JobDocument:
-    return JobDocument(**{**asdict(job), "progress": JobProgress(**asdict(job.progress))})
+    return JobDocument.model_validate(job, from_attributes=True)
 
 
 def _log(found: Sequence[LogLine], after: int) -> JobLog:
@@ -164,5 +161,5 @@ def _result(found: Result) -> JobResult:
         graph=problem.graph.name,
         family=problem.graph.family,
         state=found.state,
-        variants=tuple(MeasuredVariant(**asdict(variant)) for variant in found.variants),
+        variants=found.variants,
     )

@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, Field, JsonValue
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.profiling.jobs.records import Lease, MeasureTask
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.measure.record import GraphFacts, Stamp, Times, record
+from hetune.profiling.measure.record import GraphFacts, Stamp, record
 from hetune.profiling.records import LaunchRecord, Measurement, Status
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.service.core.formats.documents import Document
@@ -147,23 +147,11 @@ class MeasuredUnit(Document):
     @classmethod
     def of(cls, found: Measurement) -> Self:
         """The document of a measurement."""
-        return cls(
-            unit=found.unit,
-            graph_fingerprint=found.graph_fingerprint,
-            graph_features=found.graph_features,
-            status=found.status,
-            error=found.error,
-            samples=found.samples,
-            launches=tuple(MeasuredLaunch(**asdict(launch)) for launch in found.launches),
-            prepare_seconds=_number(found.prepare_seconds),
-            preparation=found.preparation,
-            relative_error=_number(found.relative_error),
-            peak_bytes=found.peak_bytes,
-            drift=_number(found.drift),
-            code_version=found.code_version,
-            measured_at=found.measured_at,
-            clocks=found.clocks,
-        )
+        given = {name: getattr(found, name) for name in cls.model_fields}
+        for name in ("prepare_seconds", "relative_error", "drift"):
+            given[name] = _number(given[name])
+        launches = tuple(MeasuredLaunch(**asdict(launch)) for launch in found.launches)
+        return cls(**given | {"launches": launches})
 
     def measurement(self, unit: Unit, lease: Lease) -> Measurement:
         """The measurement of a unit that was lent.
@@ -177,7 +165,10 @@ class MeasuredUnit(Document):
             LaunchRecord(launch.kernel, launch.family, launch.columns, launch.samples)
             for launch in self.launches
         )
-        times = Times(
+        found = record(
+            unit,
+            Stamp(lease.campaign, lease.machine, self.code_version),
+            GraphFacts(self.graph_fingerprint, self.graph_features),
             samples=self.samples,
             launches=launches,
             prepare_seconds=_float(self.prepare_seconds),
@@ -187,15 +178,8 @@ class MeasuredUnit(Document):
             drift=_float(self.drift),
             clocks=self.clocks,
         )
-        stamp = Stamp(lease.campaign, lease.machine, self.code_version)
-        graph = GraphFacts(self.graph_fingerprint, self.graph_features)
         # What came of it is what the worker says, also where it contradicts its times.
-        return replace(
-            record(unit, stamp, graph, times),
-            status=self.status,
-            error=self.error,
-            measured_at=self.measured_at,
-        )
+        return replace(found, status=self.status, error=self.error, measured_at=self.measured_at)
 
 
 class MeasuredRequest(Document):

@@ -27,8 +27,8 @@ from hetune.variants.errors import (
     NotFoundError,
     NotReadyError,
 )
-from hetune.variants.registry.sealed import sealed, unsealed
-from hetune.variants.registry.whole import write_whole
+from hetune.variants.registry.atomic_files import write_atomically
+from hetune.variants.registry.sealed_json import sealed, unsealed
 
 FILE = "keys.json"
 """Name of the file in a service's folder."""
@@ -226,7 +226,7 @@ class Keys:
                     keys = list(self.all())
                     yield keys
                     content = sealed(_Content(keys=tuple(keys)).model_dump(mode="json"))
-                    write_whole(self.path, f"{json.dumps(content, indent=2)}\n".encode())
+                    write_atomically(self.path, f"{json.dumps(content, indent=2)}\n".encode())
             except Timeout:
                 raise FolderError(
                     f"{lock.lock_file} was held by another process for {_LOCK_SECONDS:.0f} "

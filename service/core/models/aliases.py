@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hetune.service.core.storage.folder import Folder
 from hetune.variants.errors import ConflictError, FolderError, MalformedError, NotFoundError
-from hetune.variants.registry.sealed import sealed, unsealed
+from hetune.variants.registry.sealed_json import sealed, unsealed
 
 SEPARATOR = "@"
 """Between a model's name and an alias; neither contains it."""

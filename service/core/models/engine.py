@@ -168,7 +168,7 @@ class Engine:
             moved, backend=self.backend, cuda_graph=self.cuda_graph, vocabulary=vocabulary
         )
 
-    def finishes(self, found: tuple[Epilogue, ...]) -> tuple[Epilogue, ...]:
+    def epilogues(self, found: tuple[Epilogue, ...]) -> tuple[Epilogue, ...]:
         """What follows layers; its parameters move to the device.
 
         Raises:

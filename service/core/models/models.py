@@ -18,7 +18,7 @@ from hetune.service.core.models.aliases import SEPARATOR, ModelAliases
 from hetune.service.core.models.description import ModelDescription
 from hetune.service.core.models.engine import Engine
 from hetune.service.core.models.epilogue import Epilogue
-from hetune.service.core.models.stack import finishes_of, modules_of
+from hetune.service.core.models.stack import epilogues_of, modules_of
 from hetune.service.core.storage.cache import BytesCache
 from hetune.service.core.storage.folder import Folder
 from hetune.variants.errors import (
@@ -47,7 +47,7 @@ class Model:
         description: Its layers.
         modules: The layers with their weights, which are where they run.
         compiled: The same layers, compiled; runs name the variant.
-        finishes: What follows each layer.
+        epilogues: What follows each layer.
         nbytes: Of its weights.
     """
 
@@ -56,7 +56,7 @@ class Model:
     description: ModelDescription
     modules: tuple[RelationalLayer, ...]
     compiled: tuple[CompiledLayer, ...]
-    finishes: tuple[Epilogue, ...]
+    epilogues: tuple[Epilogue, ...]
     nbytes: int
 
 
@@ -140,9 +140,9 @@ class ModelStore:
         modules = modules_of(description, weights)
         vocabulary = description.vocabulary
         compiled = tuple(self._engine.compiled(module, vocabulary) for module in modules)
-        finishes = self._engine.finishes(finishes_of(description, weights))
+        epilogues = self._engine.epilogues(epilogues_of(description, weights))
         nbytes = sum(tensor.nbytes for tensor in weights.values())
-        return Model(name, version, description, modules, compiled, finishes, nbytes)
+        return Model(name, version, description, modules, compiled, epilogues, nbytes)
 
     def get(self, name: str, version: int | None = None) -> Model:
         """A model.

@@ -78,7 +78,7 @@ def modules_of(
     return found  # type: ignore[return-value]
 
 
-def finishes_of(
+def epilogues_of(
     description: ModelDescription, weights: Mapping[str, Tensor]
 ) -> tuple[Epilogue, ...]:
     """What follows each layer.

@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from hetune.service.core.storage.outage import OutageLog
 from hetune.variants.errors import DiskFullError, FolderError, HetuneError
-from hetune.variants.registry.whole import ROOM, sync_folder
+from hetune.variants.registry.atomic_files import ROOM, sync_folder
 
 _LOCK_SECONDS = 60.0
 _STAGING = "staging"

@@ -8,14 +8,14 @@ from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
 from hetune.service.core.formats.container import MOST_OTHERS, MOST_TENSORS
 from hetune.service.core.formats.documents import Document
-from hetune.service.core.formats.number_fields import MOST_FEW, Few, Numbers
+from hetune.service.core.formats.number_fields import MOST_SHORT, Numbers, ShortIntegers
 
 Size = Annotated[int, Field(ge=0, lt=2**63)]
 Parameters = dict[str, Any]
 
 
 MOST_DIMENSIONS = 8
-MOST_INPUTS, MOST_OUTPUTS = MOST_TENSORS, MOST_FEW
+MOST_INPUTS, MOST_OUTPUTS = MOST_TENSORS, MOST_SHORT
 MOST_PARAMETERS = 256
 """Of a request, or of one of its tensors."""
 _FIELDS_EACH = 8
@@ -43,7 +43,7 @@ class RequestInput(_Given):
     """A tensor: its numbers are in `data`, or follow the JSON if there is a `binary_data_size`."""
 
     name: str
-    shape: Annotated[Few, AfterValidator(_checked_shape), WithJsonSchema(_SHAPE)]
+    shape: Annotated[ShortIntegers, AfterValidator(_checked_shape), WithJsonSchema(_SHAPE)]
     datatype: str
     parameters: _Parameters = None
     data: Numbers | None = None

@@ -12,7 +12,7 @@ from torch import Tensor
 from hetune.service.core.formats.json_arrays import JsonArray
 from hetune.service.http.oip.documents import RequestInput
 from hetune.variants.errors import InputError, MalformedError
-from hetune.variants.graph.memory import materialized
+from hetune.variants.graph.lazy_tensors import materialized
 
 FEATURES = "FP32"
 IDS = "INT64"

@@ -15,7 +15,7 @@ from hetune.service.http.schema import takes
 from hetune.variants.errors import MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 
-_FEW = 64
+_SPARE = 64
 """Tensors beside those that there is a use for, each of which is named when it is refused."""
 
 
@@ -72,7 +72,7 @@ def router(work: Dispatcher) -> APIRouter:
 def _read(upload: Upload, graph: HeteroGraph) -> Features:
     if upload.media is Media.JSON:
         return parse(FeaturesDocument, upload.path.read_bytes()).rows(graph.num_nodes)
-    message = read_container(upload.path, most=_FEW + graph.num_ntypes)
+    message = read_container(upload.path, most=_SPARE + graph.num_ntypes)
     for name in message.tensors:
         if name.partition("/")[0] != "x":
             raise MalformedError(f"there is no use for the tensor {name!r}: give x")

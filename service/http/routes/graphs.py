@@ -14,7 +14,7 @@ from hetune.service.core.formats.message import read as read_container
 from hetune.service.core.graphs.arrow import graph_of_batches
 from hetune.service.core.graphs.document import GraphDocument, GraphHeader, graph_of
 from hetune.service.core.graphs.edit import EditDocument, EditHeader, GraphEdit
-from hetune.service.core.graphs.graphs import GraphStatistics, statistics
+from hetune.service.core.graphs.graphs import GraphStatistics, StoredGraph, statistics
 from hetune.service.http.body import Media, Upload
 from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.parameters import GraphId
@@ -23,7 +23,7 @@ from hetune.variants.errors import MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 
 _BODIES = (Media.JSON, Media.SAFETENSORS)
-_FEW = 64
+_SPARE = 64
 """Tensors that are looked at one by one; a graph has four."""
 
 
@@ -35,18 +35,10 @@ class GraphCreated(Document):
     num_edges: int
 
 
-class GraphEntry(Document):
-    """A graph that is kept, the size of its file, and whether it stays over the quota."""
-
-    id: str
-    bytes: int
-    pinned: bool
-
-
 class GraphList(Document):
     """All graphs, the one used last first."""
 
-    graphs: tuple[GraphEntry, ...]
+    graphs: tuple[StoredGraph, ...]
 
 
 def router(work: Dispatcher) -> APIRouter:
@@ -96,11 +88,7 @@ def router(work: Dispatcher) -> APIRouter:
     @routes.get("")
     def list_graphs() -> GraphList:
         """All graphs that are kept, the one used last first."""
-        return GraphList(
-            graphs=tuple(
-                GraphEntry(id=g.id, bytes=g.bytes, pinned=g.pinned) for g in service.graphs.all()
-            )
-        )
+        return GraphList(graphs=service.graphs.all())
 
     @routes.get("/{id}")
     async def graph_statistics(id: GraphId) -> GraphStatistics:
@@ -133,14 +121,14 @@ def _read(upload: Upload, limits: ServiceLimits) -> HeteroGraph:
     if upload.media is Media.ARROW:
         with opened(upload.path, limits) as batches:
             return graph_of_batches(batches.schema, batches, limits)
-    message = read_container(upload.path, most=_FEW)
+    message = read_container(upload.path, most=_SPARE)
     return graph_of(parse(GraphHeader, message.document), message.tensors, limits)
 
 
 def _read_edit(upload: Upload, graph: HeteroGraph) -> GraphEdit:
     if upload.media is Media.JSON:
         return GraphEdit.of(parse(EditDocument, upload.path.read_bytes(), _fields_of(graph)))
-    message = read_container(upload.path, most=_FEW + 2 * graph.num_etypes)
+    message = read_container(upload.path, most=_SPARE + 2 * graph.num_etypes)
     parts = {}
     for name in ("add", "remove"):
         found = message.group(name)
@@ -155,4 +143,4 @@ def _read_edit(upload: Upload, graph: HeteroGraph) -> GraphEdit:
 
 def _fields_of(graph: HeteroGraph) -> int:
     """How many fields an edit has at most that names each type once, and a few that are wrong."""
-    return _FEW + graph.num_ntypes + 2 * graph.num_etypes
+    return _SPARE + graph.num_ntypes + 2 * graph.num_etypes

@@ -37,7 +37,7 @@ Number = Annotated[int, Path(ge=1, le=LARGEST_ID)]
 def router(work: Dispatcher) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/v1/leases", tags=["profiling"])
-    lending = work.service.lending
+    leases = work.service.work_leases
     length = work.service.metrics.queue_length
     asking = Gate("requests of workers", _MOST_ASKING, length)
     giving = Gate("measurements of workers", _MOST_GIVING, length)
@@ -58,14 +58,14 @@ def router(work: Dispatcher) -> APIRouter:
     )
     async def claim_work(request: Request) -> LeaseDocument | Response:
         """Lends a problem of a job to a worker, for 60 seconds from its last heartbeat."""
-        lease = await asked(ClaimRequest, request, lending.claim)
+        lease = await asked(ClaimRequest, request, leases.claim)
         return Response(status_code=204) if lease is None else lease
 
     @routes.post("/{unit}/{token}/heartbeat")
     async def prolong_work(unit: Number, token: Number) -> WantedDocument:
         """Prolongs a lease, and says whether the work is still wanted."""
         with asking.entered():
-            return await work.ask(lambda: lending.heartbeat(unit, token))
+            return await work.ask(lambda: leases.heartbeat(unit, token))
 
     @routes.post("/{unit}/{token}/measurements", openapi_extra=takes(MeasuredRequest))
     async def complete_work(unit: Number, token: Number, request: Request) -> AddedDocument:
@@ -73,20 +73,20 @@ def router(work: Dispatcher) -> APIRouter:
         media_of(request, Media.JSON)
         giving.check()
         # Who holds no lease is told so before anything is received.
-        most = await work.ask(lambda: lending.most_bytes(unit, token))
+        most = await work.ask(lambda: leases.most_bytes(unit, token))
         async with work.body(request, most) as body, giving.turn():
             return await work.change(
-                lambda: lending.complete(unit, token, parse(MeasuredRequest, bytes(body)))
+                lambda: leases.complete(unit, token, parse(MeasuredRequest, bytes(body)))
             )
 
     @routes.post("/{unit}/{token}/failure", status_code=204, openapi_extra=takes(FailureRequest))
     async def fail_work(unit: Number, token: Number, request: Request) -> None:
         """Takes back what could not be done; it is lent again unless it was too often."""
-        await asked(FailureRequest, request, lambda said: lending.fail(unit, token, said))
+        await asked(FailureRequest, request, lambda said: leases.fail(unit, token, said))
 
     @routes.post("/{unit}/{token}/release", status_code=204, openapi_extra=takes(ReleaseRequest))
     async def release_work(unit: Number, token: Number, request: Request) -> None:
         """Takes back what was not done; this does not count as an attempt."""
-        await asked(ReleaseRequest, request, lambda said: lending.release(unit, token, said))
+        await asked(ReleaseRequest, request, lambda said: leases.release(unit, token, said))
 
     return routes

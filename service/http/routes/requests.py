@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
 import torch
-from pydantic import ConfigDict
+from pydantic import ConfigDict, WithJsonSchema
 from torch import Tensor
 
 from hetune.service.core.formats.container import Content
@@ -22,9 +22,8 @@ from hetune.service.core.formats.json_arrays import JsonArray
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.formats.message import unpack
 from hetune.service.core.formats.number_fields import (
-    Few,
     MaybeTypedRows,
-    MaybeTypedRowsOrName,
+    ShortIntegers,
     TypedIntegers,
     TypedRows,
 )
@@ -51,7 +50,7 @@ class SelectHeader(Document):
 
 
 class _RunHeader(SelectHeader):
-    outputs: Few | None = None
+    outputs: ShortIntegers | None = None
     subset: Subset = "auto"
     variants: tuple[str | None, ...] | None = None
     deadline_seconds: Seconds | None = None
@@ -104,8 +103,7 @@ class InferDocument(_RunHeader):
     """A run of a model on a graph.
 
     `x` are rows of numbers, of all nodes or by node type; or `features` is the name of features
-    that are kept with the graph. (`features` may be the rows, too, as it was before there was `x`.)
-    Of a node type of `nodes` null stands for all.
+    that are kept with the graph. Of a node type of `nodes` null stands for all.
     """
 
     has_arrays: ClassVar[bool] = True
@@ -115,7 +113,7 @@ class InferDocument(_RunHeader):
         json_schema_extra={"oneOf": [{"required": ["x"]}, {"required": ["features"]}]}
     )
     x: MaybeTypedRows = None
-    features: MaybeTypedRowsOrName = None
+    features: Annotated[str | None, WithJsonSchema({"type": "string"})] = None
     nodes: TypedIntegers = None
 
 

@@ -167,6 +167,16 @@ def test_rows_of_two_groups_are_cut_by_all_their_edges(small):
     assert lengths.sum(1).tolist() == [index["a"].num_edges, index["b"].num_edges]
 
 
+def test_where_nothing_is_added_there_are_no_parts(small):
+    index = DeviceIndex.on(small, CPU, (1,))
+    cut = Cut(Rows(Space.NODE), (Rows(Space.EDGE),), 4, idle=False)
+    parts = parts_of(cut, lambda group: index)
+    assert set(parts.row.tolist()) == set(index.nodes_with_edges("dst").tolist())
+    table = PartsTable(Cut(cut.rows, cut.loops, 4, idle=False), 2, 3)
+    empty = DeviceIndex.on(small, CPU, ())
+    assert programs_of(table, lambda group: empty).starts == ((0, 0),)
+
+
 # What is computed.
 
 

@@ -12,7 +12,7 @@ from hetune.variants.backends.cpp.parts import in_parts
 from hetune.variants.backends.cpp.pieces import vector_type
 from hetune.variants.backends.cpp.scopes import Frame, Scopes
 from hetune.variants.backends.cpp.target import AcrossEdges, Assign, Do, Let
-from hetune.variants.backends.cpp.values import Value, apply
+from hetune.variants.backends.cpp.values import CppValue, apply
 from hetune.variants.backends.places import Row
 from hetune.variants.kernel.nodes import (
     Apply,
@@ -29,7 +29,7 @@ from hetune.variants.program.nodes import Space
 _WIDEST = 8
 
 
-def row_width(loop: ForEach, values: dict[str, Value], launch: Launch, lanes: int) -> int:
+def row_width(loop: ForEach, values: dict[str, CppValue], launch: Launch, lanes: int) -> int:
     """Floats in the rows of a loop that can go across edges; 0 if it cannot.
 
     All rows that differ between edges must have one width, a power of two of which a vector
@@ -71,7 +71,7 @@ class LaneLoop:
     def __init__(
         self,
         scopes: Scopes,
-        values: dict[str, Value],
+        values: dict[str, CppValue],
         reductions: dict[str, str],
         width: int,
         lanes: int,

@@ -13,7 +13,7 @@ from hetune.variants.backends.cpp.pieces import Piece, at
 from hetune.variants.backends.cpp.rows import block_range
 from hetune.variants.backends.cpp.scopes import Frame, Scopes
 from hetune.variants.backends.cpp.target import Assign, Do, For, Function, If, Let, Statement
-from hetune.variants.backends.cpp.values import Value, apply, piece_end, row_pieces
+from hetune.variants.backends.cpp.values import CppValue, apply, piece_end, row_pieces
 from hetune.variants.backends.describe import describe_traversal
 from hetune.variants.backends.places import VARIABLES, segment_array
 from hetune.variants.errors import KernelError
@@ -59,7 +59,7 @@ class TraversalLowering:
         self.args = arguments
         self.scopes = Scopes(launch, arguments)
         self.node_blocked = node_blocked
-        self.values: dict[str, Value] = {}
+        self.values: dict[str, CppValue] = {}
         self.reductions: dict[str, str] = {}
         self.stored = frozenset(writes(traversal))
         self.preamble = Frame(traversal.rows, "")
@@ -108,7 +108,7 @@ class TraversalLowering:
         ends = tuple(piece_end(piece, shape) for piece in pieces)
         unique = self.scopes.unique(name, ends)
         names = tuple((piece, unique + end) for piece, end in zip(pieces, ends, strict=True))
-        self.values[name] = Value(shape, names)
+        self.values[name] = CppValue(shape, names)
         return names
 
     # --- statements ---------------------------------------------------------------------
@@ -286,9 +286,9 @@ class TraversalLowering:
                     Let(f"const {piece.type}", unique + end, f"{piece.type}{{{lanes}}}")
                 )
         names = tuple((piece, unique + end) for piece, end in zip(pieces, ends, strict=True))
-        self.values[name] = Value(shape, names)
+        self.values[name] = CppValue(shape, names)
 
-    def _inner_row(self, x: Value, y: Value, x_start: int, y_start: int, width: int) -> str:
+    def _inner_row(self, x: CppValue, y: CppValue, x_start: int, y_start: int, width: int) -> str:
         """The sum over one innermost row: products of equal pieces first, then across lanes."""
         by_lanes: dict[int, list[str]] = {}
         for piece, left in x.names:
@@ -303,7 +303,7 @@ class TraversalLowering:
         )
 
 
-def _splatted(text: str, value: Value, shape: tuple[int, ...], piece: Piece) -> str:
+def _splatted(text: str, value: CppValue, shape: tuple[int, ...], piece: Piece) -> str:
     """A piece of the row; a float that broadcasts is made a vector."""
     return text if value.shape == shape or piece.lanes == 1 else f"splat<{piece.type}>({text})"
 

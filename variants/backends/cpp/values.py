@@ -10,7 +10,7 @@ from hetune.variants.errors import KernelError
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class CppValue:
     """A row of shape ``shape``: C++ names of its pieces, in order."""
 
     shape: tuple[int, ...]

@@ -59,11 +59,13 @@ class Cut:
         rows: Whose inner rows are cut.
         loops: The inner rows of each of its loops.
         most: Inner rows of a part, of all loops together.
+        idle: Whether rows without inner rows have a part.
     """
 
     rows: Rows
     loops: tuple[Rows, ...]
     most: int
+    idle: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator
 
 from hetune.variants.backends.triton.target import (
@@ -48,13 +49,23 @@ def _function(function: TritonFunction) -> Iterator[str]:
 
 
 def _head(name: str, parameters: tuple[str, ...]) -> Iterator[str]:
-    line = f"def {name}({', '.join(parameters)}):"
+    yield from _filled(f"def {name}(", parameters, "):")
+
+
+def _filled(start: str, parts: Iterable[str], end: str) -> Iterator[str]:
+    """Names in as few lines as they fit."""
+    line = f"{start}{', '.join(parts)}{end}"
     if len(line) <= _LINE:
         yield line
         return
-    yield f"def {name}("
-    yield from (f"{_INDENT}{parameter}," for parameter in parameters)
-    yield "):"
+    yield start
+    yield from textwrap.wrap(
+        f"{', '.join(parts)},",
+        _LINE - 3 * len(_INDENT),
+        initial_indent=_INDENT,
+        subsequent_indent=_INDENT,
+    )
+    yield end
 
 
 def _launch(functions: Iterable[TritonFunction]) -> Iterator[str]:
@@ -89,8 +100,7 @@ def _statement(statement: TritonStatement, function: TritonFunction) -> Iterator
             yield f"for {name} in range({extent}):"
             yield from _indented(body, function)
         case TritonCall(arguments):
-            given = ", ".join((*function.parameters, *arguments))
-            yield from _wrapped(f"{function.name}_parts({given})")
+            yield from _filled(f"{function.name}_parts(", (*function.parameters, *arguments), ")")
         case TritonIf(condition, then, otherwise):
             yield f"if {condition}:"
             yield from _indented(then, function)

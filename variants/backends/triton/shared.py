@@ -33,7 +33,8 @@ from hetune.variants.backends.triton.target import (
 from hetune.variants.backends.triton.values import LANES, Axis, TritonValue, lift, row_axes
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
-from hetune.variants.kernel.nodes import ForEach, Init, Launch, Rows, Stmt, Traversal
+from hetune.variants.kernel.nodes import ForEach, Init, Launch, Stmt, Traversal
+from hetune.variants.kernel.passes.idle import adds_sums_over
 from hetune.variants.kernel.passes.phases import Phase
 
 
@@ -52,7 +53,7 @@ class SharedLowering(BodyLowering):
         self.below = sums_below(walk)
         self.compensates = self.joins
         self.table = PartsTable(
-            cut_of(walk.rows, phase, schedule), schedule.edges, schedule.parts_of_walk(self.width)
+            cut_of(walk, phase, schedule), schedule.edges, schedule.parts_of_walk(self.width)
         )
         self.extents = {"n": "P", "u": "U"}
         self.elements = self.table.parts * self.table.edges * self.width
@@ -212,9 +213,10 @@ class JoinLowering(SharedLowering):
             self.blocks.emit(TritonFor(step, self._most[0], tuple(frame.body), "U"))
 
 
-def cut_of(rows: Rows, phase: Phase, schedule: GpuSchedule) -> Cut:
+def cut_of(walk: Traversal, phase: Phase, schedule: GpuSchedule) -> Cut:
     """The parts that a Traversal of one phase is shared out in."""
-    return Cut(rows, tuple(loop.rows for loop in phase.loops), schedule.part_edges)
+    loops = tuple(loop.rows for loop in phase.loops)
+    return Cut(walk.rows, loops, schedule.part_edges, idle=adds_sums_over(walk) is None)
 
 
 def carried_width(phase: Phase) -> int:

@@ -7,20 +7,20 @@ import torch
 
 from hetune.variants.errors import GraphError
 from hetune.variants.graph import _edge_data
-from hetune.variants.graph._extras import require
-from hetune.variants.graph.convert._kept import (
-    KEY,
-    edge_data_of,
-    restored,
-    vocabulary_with_triples,
-)
 from hetune.variants.graph.convert.edge_index_dict import (
     edge_data_dict,
     grouped,
     node_counts,
     to_edge_index_dict,
 )
+from hetune.variants.graph.convert.kept_names import (
+    KEY,
+    edge_data_of,
+    restored,
+    vocabulary_with_triples,
+)
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.optional_packages import require
 from hetune.variants.graph.rename import named_by_number
 from hetune.variants.graph.renumber import renumbered
 from hetune.variants.graph.vocabulary import (

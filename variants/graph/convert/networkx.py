@@ -10,9 +10,9 @@ import torch
 
 from hetune.variants.errors import GraphError
 from hetune.variants.graph import _edge_data
-from hetune.variants.graph._extras import require
-from hetune.variants.graph.convert._kept import KEY, as_text, from_text, restored
+from hetune.variants.graph.convert.kept_names import KEY, as_text, from_text, restored
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.optional_packages import require
 from hetune.variants.graph.renumber import renumbered
 from hetune.variants.graph.vocabulary import (
     Unknown,

@@ -10,23 +10,24 @@ from typing import Any
 
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._option_kinds import check_kinds
-from hetune.variants.graph.loaders._reading import reading
+from hetune.variants.graph.loaders.file_errors import check_file, reading
+from hetune.variants.graph.loaders.option_types import check_kinds
 from hetune.variants.graph.loaders.options import COMPRESSED, NameOptions
 from hetune.variants.graph.renumber import renumbered
 
+_LINES = "text.load_text", "text with an edge per line"
 _TEXTS = {
-    ".nt": "ntriples.load_ntriples",
-    ".ttl": "turtle.load_turtle",
-    ".tsv": "text.load_text",
-    ".txt": "text.load_text",
-    ".mtx": "matrix_market.load_matrix_market",
-    ".csv": "tables.load_csv",
+    ".nt": ("ntriples.load_ntriples", "an N-Triples file"),
+    ".ttl": ("turtle.load_turtle", "Turtle"),
+    ".tsv": _LINES,
+    ".txt": _LINES,
+    ".mtx": ("matrix_market.load_matrix_market", "a Matrix Market file"),
+    ".csv": ("tables.load_csv", "a CSV table"),
 }
-"""Modules beside this one, and functions in them, for files that may be compressed."""
+"""Functions of the modules here, and what files are, of those that may be compressed."""
 _LOADERS = {
-    ".npz": "npz.load_npz",
-    ".parquet": "tables.load_parquet",
+    ".npz": ("npz.load_npz", "an .npz graph"),
+    ".parquet": ("tables.load_parquet", "a Parquet file"),
     **{
         f"{name}{ending}": loader for name, loader in _TEXTS.items() for ending in ("", *COMPRESSED)
     },
@@ -58,7 +59,7 @@ def load(path: str | os.PathLike[str], *, format: str | None = None, **options: 
     where = Path(path)
     if format is not None and not isinstance(format, str):
         raise GraphFileError(f'{where}: format is {format!r}: give an ending, such as ".txt"')
-    loader = _loader(where, format)
+    loader, what = _loader(where, format)
     kind = inspect.signature(loader, eval_str=True).parameters["options"].annotation
     shared = [field.name for field in dataclasses.fields(NameOptions)]
     takes = [field.name for field in dataclasses.fields(kind)]
@@ -71,19 +72,24 @@ def load(path: str | os.PathLike[str], *, format: str | None = None, **options: 
     check_kinds(where, kind, options)
     given: NameOptions = kind(**options)
     vocabulary = given.known
-    graph = loader(where, dataclasses.replace(given, vocabulary=vocabulary, like=None))
-    if vocabulary is None:
-        return graph
-    with reading(where, "a graph"):
+    with reading(where, what):
+        if format is not None or not where.is_dir():
+            check_file(where)
+        graph = loader(where, dataclasses.replace(given, vocabulary=vocabulary, like=None))
+        if vocabulary is None:
+            return graph
         return renumbered(graph, vocabulary, unknown=given.unknown)
 
 
-def _loader(path: Path, ending: str | None) -> _Loader:
+def _loader(path: Path, ending: str | None) -> tuple[_Loader, str]:
+    """What reads a path, and what the path should be."""
     if ending is None and path.is_dir():
         from hetune.variants.graph.loaders.ogb import load_ogb, raw_folder
         from hetune.variants.graph.loaders.text import load_split_folder
 
-        return load_ogb if raw_folder(path) is not None else load_split_folder
+        if raw_folder(path) is not None:
+            return load_ogb, "an OGB raw folder"
+        return load_split_folder, "a folder of triples"
     name = path.name.lower() if ending is None else f".{ending.lower().removeprefix('.')}"
     matching = [known for known in _LOADERS if name.endswith(known)]
     if not matching:
@@ -93,6 +99,7 @@ def _loader(path: Path, ending: str | None) -> _Loader:
             f"one of .npz, .parquet, {texts}; the last {len(_TEXTS)} may be compressed "
             f"({', '.join(COMPRESSED)}), which is found out"
         )
-    module, _, function = _LOADERS[max(matching, key=len)].partition(".")
+    name, what = _LOADERS[max(matching, key=len)]
+    module, _, function = name.partition(".")
     loader: _Loader = getattr(importlib.import_module(f"{__package__}.{module}"), function)
-    return loader
+    return loader, what

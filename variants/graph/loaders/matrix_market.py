@@ -9,12 +9,12 @@ import scipy.sparse
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.convert.scipy import from_scipy
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._compressed import contents
-from hetune.variants.graph.loaders._edges import check_filled
-from hetune.variants.graph.loaders._ids import column_of
-from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
-from hetune.variants.graph.loaders._rows import Dialect, Text, read_rows
+from hetune.variants.graph.loaders.compressed import contents
+from hetune.variants.graph.loaders.edge_table import check_filled
+from hetune.variants.graph.loaders.file_errors import check_memory
+from hetune.variants.graph.loaders.id_columns import column_of
 from hetune.variants.graph.loaders.options import NameOptions
+from hetune.variants.graph.loaders.text_rows import Dialect, Text, read_rows
 from hetune.variants.graph.rename import named_by_number
 
 _BANNER = re.compile(
@@ -37,28 +37,26 @@ def load_matrix_market(path: Path, options: NameOptions) -> HeteroGraph:
     Raises:
         GraphFileError: It is dense, malformed, or cut short.
     """
-    check_file(path)
-    with reading(path, "a Matrix Market file"):
-        data = contents(path)
-        values, symmetry, start = _banner(path, data)
-        size = _SIZE.match(data, start)
-        if size is None:
-            raise ValueError("no line of sizes after the first")
-        rows, columns, entries = (int(number[:30]) for number in size.groups())
-        if _SHORTEST * entries > len(data):
-            raise GraphFileError(
-                f"{path} states {entries} entries but has only {len(data)} bytes: fetch it again"
-            )
-        stored = entries * (1 if symmetry == b"general" else 2)
-        check_memory(path, 40 * stored + 8 * (rows + columns), f"a {rows} x {columns} matrix")
-        i, j = _entries(Text(path, data[size.end() :], 0), entries, 2 + values)
-        if symmetry != b"general":
-            is_off = i != j
-            i, j = np.concatenate([i, j[is_off]]), np.concatenate([j, i[is_off]])
-        ones = np.ones(len(i), np.int8)
-        graph = from_scipy(scipy.sparse.coo_array((ones, (i, j)), shape=(rows, columns)))
-        is_typed = None if graph.num_ntypes > 1 else False
-        return named_by_number(graph, options.known, relations=False, node_types=is_typed)
+    data = contents(path)
+    values, symmetry, start = _banner(path, data)
+    size = _SIZE.match(data, start)
+    if size is None:
+        raise ValueError("no line of sizes after the first")
+    rows, columns, entries = (int(number[:30]) for number in size.groups())
+    if _SHORTEST * entries > len(data):
+        raise GraphFileError(
+            f"{path} states {entries} entries but has only {len(data)} bytes: fetch it again"
+        )
+    stored = entries * (1 if symmetry == b"general" else 2)
+    check_memory(path, 40 * stored + 8 * (rows + columns), f"a {rows} x {columns} matrix")
+    i, j = _entries(Text(path, data[size.end() :], 0), entries, 2 + values)
+    if symmetry != b"general":
+        is_off = i != j
+        i, j = np.concatenate([i, j[is_off]]), np.concatenate([j, i[is_off]])
+    ones = np.ones(len(i), np.int8)
+    graph = from_scipy(scipy.sparse.coo_array((ones, (i, j)), shape=(rows, columns)))
+    is_typed = None if graph.num_ntypes > 1 else False
+    return named_by_number(graph, options.known, relations=False, node_types=is_typed)
 
 
 def _banner(path: Path, data: bytes) -> tuple[int, bytes, int]:

@@ -10,8 +10,8 @@ from hetune.variants.errors import GraphFileError
 from hetune.variants.graph import _edge_data, _node_names
 from hetune.variants.graph._arrays import as_ids, check_range
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._edges import part_of
-from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
+from hetune.variants.graph.loaders.edge_table import part_of
+from hetune.variants.graph.loaders.file_errors import check_memory
 from hetune.variants.graph.loaders.options import NpzOptions
 from hetune.variants.graph.rename import named_by_number, with_names
 
@@ -33,37 +33,35 @@ def load_npz(path: Path, options: NpzOptions) -> HeteroGraph:
     Raises:
         GraphFileError: The file is unreadable, cut short, or lacks an array.
     """
-    check_file(path)
-    with reading(path, "an .npz graph"):
-        _check_sizes(path)
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files if _is_known(name)}
-            found = archive.files
-        for name in _REQUIRED:
-            if name not in arrays:
-                raise GraphFileError(f"{path} has no array {name!r} but {sorted(found)}: add it")
-        _check_ids(arrays)
-        graph = HeteroGraph(
-            arrays["src"],
-            arrays["dst"],
-            arrays.get("etype"),
-            arrays.get("ntype"),
-            num_nodes=options.num_nodes,
-            num_etypes=options.num_etypes,
-            etype_names=arrays.get("etype_names"),
-            ntype_names=arrays.get("ntype_names"),
-            canonical_etypes=arrays.get("canonical_etypes"),
-            edge_data=_edge_data.unpacked(arrays),
-        )
-        counts = np.diff(graph.node_offsets).tolist()
-        if names := _node_names.unpacked(arrays, graph.ntype_names, counts):
-            graph = with_names(graph, node_names=names)
-        etypes = None if "etype_names" in arrays else "etype" in arrays
-        ntypes = None if "ntype_names" in arrays else "ntype" in arrays
-        graph = named_by_number(graph, options.known, relations=etypes, node_types=ntypes)
-        if options.split is None:
-            return graph
-        return part_of(graph, _chosen(path, arrays, options.split))
+    _check_sizes(path)
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files if _is_known(name)}
+        found = archive.files
+    for name in _REQUIRED:
+        if name not in arrays:
+            raise GraphFileError(f"{path} has no array {name!r} but {sorted(found)}: add it")
+    _check_ids(arrays)
+    graph = HeteroGraph(
+        arrays["src"],
+        arrays["dst"],
+        arrays.get("etype"),
+        arrays.get("ntype"),
+        num_nodes=options.num_nodes,
+        num_etypes=options.num_etypes,
+        etype_names=arrays.get("etype_names"),
+        ntype_names=arrays.get("ntype_names"),
+        canonical_etypes=arrays.get("canonical_etypes"),
+        edge_data=_edge_data.unpacked(arrays),
+    )
+    counts = np.diff(graph.node_offsets).tolist()
+    if names := _node_names.unpacked(arrays, graph.ntype_names, counts):
+        graph = with_names(graph, node_names=names)
+    etypes = None if "etype_names" in arrays else "etype" in arrays
+    ntypes = None if "ntype_names" in arrays else "ntype" in arrays
+    graph = named_by_number(graph, options.known, relations=etypes, node_types=ntypes)
+    if options.split is None:
+        return graph
+    return part_of(graph, _chosen(path, arrays, options.split))
 
 
 def _is_known(name: str) -> bool:

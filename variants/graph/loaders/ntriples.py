@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._compressed import BOM, chunks
-from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
-from hetune.variants.graph.loaders._triples import Triples
+from hetune.variants.graph.loaders.compressed import BOM, chunks
+from hetune.variants.graph.loaders.file_errors import check_memory
 from hetune.variants.graph.loaders.options import NTriplesOptions, SkippedLinesWarning
+from hetune.variants.graph.loaders.rdf_triples import Triples
 
 _IRI = r'<[^:<>"\s]+:[^<>"\s]*>'
 _BLANK = r'_:[^\s<>"\\.](?:[^\s<>"\\]*[^\s<>"\\.])?'
@@ -49,23 +49,21 @@ def load_ntriples(path: Path, options: NTriplesOptions) -> HeteroGraph:
     Warns:
         SkippedLinesWarning: Lines were left out, with `on_error="skip"`.
     """
-    check_file(path)
     if options.on_error not in ("raise", "skip"):
         raise GraphFileError(f"on_error is {options.on_error!r}: one of raise, skip")
-    with reading(path, "an N-Triples file"):
-        bad = _BadLines(path, skip=options.on_error == "skip")
-        columns: dict[str, list[pa.Array]] = {"s": [], "p": [], "o": []}
-        line = 1
-        for text in _blocks(path):
-            lines = text.split(b"\n")
-            found = _parsed(lines, line, bad)
-            if not options.literals:
-                found = found.filter(pc.invert(pc.starts_with(found.field("o"), '"')))
-            for name, parts in columns.items():
-                parts.append(pc.dictionary_encode(found.field(name)))
-            line += len(lines) - 1
-        bad.warn()
-        return _triples(columns).graph(path, options)
+    bad = _BadLines(path, skip=options.on_error == "skip")
+    columns: dict[str, list[pa.Array]] = {"s": [], "p": [], "o": []}
+    line = 1
+    for text in _blocks(path):
+        lines = text.split(b"\n")
+        found = _parsed(lines, line, bad)
+        if not options.literals:
+            found = found.filter(pc.invert(pc.starts_with(found.field("o"), '"')))
+        for name, parts in columns.items():
+            parts.append(pc.dictionary_encode(found.field(name)))
+        line += len(lines) - 1
+    bad.warn()
+    return _triples(columns).graph(path, options)
 
 
 class _BadLines:

@@ -11,7 +11,7 @@ from hetune.variants.errors import GraphFileError
 from hetune.variants.graph._arrays import check_found, check_range
 from hetune.variants.graph.convert.edge_index_dict import from_edge_index_dict
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
-from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
+from hetune.variants.graph.loaders.file_errors import check_file, check_memory, reading
 from hetune.variants.graph.loaders.options import NameOptions
 from hetune.variants.graph.rename import named_by_number
 
@@ -63,11 +63,10 @@ def _hetero(folder: Path) -> HeteroGraph:
         edges[parts[0], parts[1], parts[2]] = torch.from_numpy(_edges(relation).T.copy())
     if not edges:
         raise GraphFileError(f"{folder / 'relations'} has no relation: fetch it again")
-    with reading(folder, "an OGB raw folder"):
-        for (source, name, target), ends in edges.items():
-            for ntype, ids in ((source, ends[0]), (target, ends[1])):
-                check_range(name, ids, counts.get(ntype, 0), f"{ntype} nodes")
-        return from_edge_index_dict(edges, counts)
+    for (source, name, target), ends in edges.items():
+        for ntype, ids in ((source, ends[0]), (target, ends[1])):
+            check_range(name, ids, counts.get(ntype, 0), f"{ntype} nodes")
+    return from_edge_index_dict(edges, counts)
 
 
 def _homogeneous(folder: Path) -> HeteroGraph:
@@ -78,13 +77,12 @@ def _homogeneous(folder: Path) -> HeteroGraph:
     etype = None
     if (folder / "edge_reltype.csv.gz").is_file():
         etype = _integers(folder / "edge_reltype.csv.gz", 1)[:, 0]
-    with reading(folder, "an OGB raw folder"):
-        num_nodes = int(nodes[0, 0])
-        check_range("edge.csv.gz", torch.from_numpy(edges.ravel()), num_nodes, "nodes")
-        if etype is not None and len(etype):
-            mend = "check edge_reltype.csv.gz"
-            check_found("edge types", int(etype.max()) + 1, len(etype), mend)
-        return HeteroGraph(edges[:, 0], edges[:, 1], etype, num_nodes=num_nodes)
+    num_nodes = int(nodes[0, 0])
+    check_range("edge.csv.gz", torch.from_numpy(edges.ravel()), num_nodes, "nodes")
+    if etype is not None and len(etype):
+        mend = "check edge_reltype.csv.gz"
+        check_found("edge types", int(etype.max()) + 1, len(etype), mend)
+    return HeteroGraph(edges[:, 0], edges[:, 1], etype, num_nodes=num_nodes)
 
 
 def _edges(folder: Path) -> np.ndarray:

@@ -8,11 +8,11 @@ import pyarrow.compute as pc
 
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._edges import check_filled, graph_of_columns
-from hetune.variants.graph.loaders._ids import column_of, is_integer
-from hetune.variants.graph.loaders._reading import check_file, reading
-from hetune.variants.graph.loaders._rows import Dialect, Text, read_rows, text_of
+from hetune.variants.graph.loaders.edge_table import check_filled, graph_of_columns
+from hetune.variants.graph.loaders.file_errors import check_file, reading
+from hetune.variants.graph.loaders.id_columns import column_of, is_integer
 from hetune.variants.graph.loaders.options import COMPRESSED, TextOptions
+from hetune.variants.graph.loaders.text_rows import Dialect, Text, read_rows, text_of
 
 _ENDINGS = tuple(f"2id.txt{ending}" for ending in ("", *COMPRESSED))
 _ROLES = ("src", "dst", "etype")
@@ -46,14 +46,13 @@ def load_openke(text: Text, options: TextOptions) -> HeteroGraph:
             f"{path} holds OpenKE's ids, which are taken as they are: leave relabel and bipartite "
             "out"
         )
-    with reading(path, "OpenKE's ids"):
-        header = text.first.decode()
-        if not header.isdecimal():
-            raise GraphFileError(
-                f"{path}, line {text.skipped + 1}: {header[:40]!r} is not the count of edges"
-            )
-        count = int(header[:19])
-        return _graph(path, _columns(text, count), options)
+    header = text.first.decode()
+    if not header.isdecimal():
+        raise GraphFileError(
+            f"{path}, line {text.skipped + 1}: {header[:40]!r} is not the count of edges"
+        )
+    count = int(header[:19])
+    return _graph(path, _columns(text, count), options)
 
 
 def _columns(text: Text, count: int) -> dict[str, pa.ChunkedArray]:

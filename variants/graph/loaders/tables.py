@@ -7,17 +7,17 @@ import pyarrow.parquet
 
 from hetune.variants.errors import GraphError, GraphFileError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._edges import graph_of_columns
-from hetune.variants.graph.loaders._guess import columns_of_text
-from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
-from hetune.variants.graph.loaders._rows import text_of
 from hetune.variants.graph.loaders.columns import (
     advice_by_names,
     columns_of,
     usual_places,
     warn_of_unread,
 )
+from hetune.variants.graph.loaders.edge_table import graph_of_columns
+from hetune.variants.graph.loaders.file_errors import check_memory
 from hetune.variants.graph.loaders.options import TableOptions, TextOptions
+from hetune.variants.graph.loaders.text_columns import columns_of_text
+from hetune.variants.graph.loaders.text_rows import text_of
 
 _NODES = ("src", "dst", "etype")
 
@@ -32,10 +32,8 @@ def load_csv(path: Path, options: TextOptions) -> HeteroGraph:
         GraphFileError: A column is missing (the message lists those there are), a row is malformed
             (named by its number), or the file is cut short.
     """
-    check_file(path)
-    with reading(path, "a CSV table"):
-        text = text_of(path, options, marks=b"")
-        return graph_of_columns(columns_of_text(text, options, is_csv=True), options)
+    text = text_of(path, options, marks=b"")
+    return graph_of_columns(columns_of_text(text, options, is_csv=True), options)
 
 
 def load_parquet(path: Path, options: TableOptions) -> HeteroGraph:
@@ -44,8 +42,7 @@ def load_parquet(path: Path, options: TableOptions) -> HeteroGraph:
     Raises:
         GraphFileError: A column is missing or neither numbers nor text, or the file is cut short.
     """
-    check_file(path)
-    with reading(path, "a Parquet file"), pyarrow.parquet.ParquetFile(path) as file:
+    with pyarrow.parquet.ParquetFile(path) as file:
         names = file.schema_arrow.names
         places = _places(path, names, options)
         if options.columns is None:

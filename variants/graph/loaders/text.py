@@ -7,13 +7,13 @@ import pyarrow as pa
 
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._edges import graph_of_columns, part_of
-from hetune.variants.graph.loaders._guess import columns_of_text
-from hetune.variants.graph.loaders._reading import check_file, reading
-from hetune.variants.graph.loaders._rows import text_of
+from hetune.variants.graph.loaders.edge_table import graph_of_columns, part_of
+from hetune.variants.graph.loaders.file_errors import check_file, reading
 from hetune.variants.graph.loaders.npz import SPLITS
 from hetune.variants.graph.loaders.openke import holds_openke, load_openke
 from hetune.variants.graph.loaders.options import SplitFolderOptions, TextOptions
+from hetune.variants.graph.loaders.text_columns import columns_of_text
+from hetune.variants.graph.loaders.text_rows import text_of
 
 
 def load_text(path: Path, options: TextOptions) -> HeteroGraph:
@@ -31,12 +31,10 @@ def load_text(path: Path, options: TextOptions) -> HeteroGraph:
             number of columns, a value is missing (named by its row), or the file is empty or cut
             short.
     """
-    check_file(path)
-    with reading(path, "text with an edge per line"):
-        text = text_of(path, options)
-        if holds_openke(text, options):
-            return load_openke(text, options)
-        return graph_of_columns(columns_of_text(text, options), options)
+    text = text_of(path, options)
+    if holds_openke(text, options):
+        return load_openke(text, options)
+    return graph_of_columns(columns_of_text(text, options), options)
 
 
 def load_split_folder(path: Path, options: SplitFolderOptions) -> HeteroGraph:
@@ -71,9 +69,8 @@ def load_split_folder(path: Path, options: SplitFolderOptions) -> HeteroGraph:
             if "etype" not in columns:
                 raise GraphFileError(f"{file} has no relations: triples have three columns")
             tables[name] = pa.table(columns)
-    with reading(path, "a folder of triples"):
-        table = pa.concat_tables(tables.values())
-        graph = graph_of_columns({name: table[name] for name in table.column_names}, options)
+    table = pa.concat_tables(tables.values())
+    graph = graph_of_columns({name: table[name] for name in table.column_names}, options)
     if split is None:
         return graph
     starts = dict(zip(tables, np.cumsum([0, *map(len, tables.values())]).tolist(), strict=False))

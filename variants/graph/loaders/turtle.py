@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from hetune.variants.errors import GraphError, GraphFileError
-from hetune.variants.graph._extras import require
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._compressed import contents
-from hetune.variants.graph.loaders._reading import check_file, reading, reason_of
-from hetune.variants.graph.loaders._triples import Triples
+from hetune.variants.graph.loaders.compressed import contents
+from hetune.variants.graph.loaders.file_errors import reason_of
 from hetune.variants.graph.loaders.options import RdfOptions
+from hetune.variants.graph.loaders.rdf_triples import Triples
+from hetune.variants.graph.optional_packages import require
 
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _NUMBERS = {"exponent_syntax": "double", "decimal_syntax": "decimal", "integer_syntax": "integer"}
@@ -30,24 +30,22 @@ def load_turtle(path: Path, options: RdfOptions) -> HeteroGraph:
         GraphFileError: The syntax is wrong; rdflib's message names the line.
         GraphError: rdflib is not installed.
     """
-    check_file(path)
     notation3 = require("rdflib.plugins.parsers.notation3", "rdf", "reading RDF")
-    with reading(path, "Turtle"):
-        rows = _Rows(options.literals)
-        text = contents(path).decode()
-        parser = _parser(notation3, rows, path.resolve().as_uri())
-        try:
-            parser.loadBuf(text)
-        except notation3.BadSyntax as error:
-            raise GraphFileError(
-                f"{path} is no Turtle: {reason_of(error)}; correct it there"
-            ) from error
-        except (IndexError, TypeError, AttributeError) as error:  # at the end of the text
-            raise GraphFileError(
-                f"{path} is no Turtle: it ends within a statement, or near line "
-                f"{parser.lines + 1} something is wrong; correct it there, or fetch it again"
-            ) from error
-        return rows.triples().graph(path, options)
+    rows = _Rows(options.literals)
+    text = contents(path).decode()
+    parser = _parser(notation3, rows, path.resolve().as_uri())
+    try:
+        parser.loadBuf(text)
+    except notation3.BadSyntax as error:
+        raise GraphFileError(
+            f"{path} is no Turtle: {reason_of(error)}; correct it there"
+        ) from error
+    except (IndexError, TypeError, AttributeError) as error:  # at the end of the text
+        raise GraphFileError(
+            f"{path} is no Turtle: it ends within a statement, or near line "
+            f"{parser.lines + 1} something is wrong; correct it there, or fetch it again"
+        ) from error
+    return rows.triples().graph(path, options)
 
 
 class _Iri(str):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hetune.variants.errors import CompileError, RegistryError
-from hetune.variants.registry.whole import ROOM
+from hetune.variants.registry.atomic_files import ROOM
 
 _FULL = (
     "No space left on device",

@@ -12,7 +12,7 @@ from torch import Tensor
 from hetune.variants.errors import GraphError
 from hetune.variants.graph._arrays import as_ids, check_found, check_range
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._ids import Column, check_labels, column_of, floats_of
+from hetune.variants.graph.loaders.id_columns import Column, check_labels, column_of, floats_of
 from hetune.variants.graph.loaders.options import TableOptions, TextOptions
 from hetune.variants.graph.rename import named_by_number
 from hetune.variants.graph.vocabulary import only_name

@@ -13,11 +13,11 @@ from hetune.variants.errors import GraphError
 from hetune.variants.graph._arrays import check_count
 from hetune.variants.graph.hetero import HeteroGraph
 
-__all__ = ["Blocks", "block_diagonal"]
+__all__ = ["BlockDiagonal", "block_diagonal"]
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class BlockDiagonal:
     """Graphs as one, and where their nodes are in it.
 
     Attributes:
@@ -45,7 +45,7 @@ class Blocks:
         return torch.split(ordered, list(self.sizes))
 
 
-def block_diagonal(graphs: Sequence[HeteroGraph]) -> Blocks:
+def block_diagonal(graphs: Sequence[HeteroGraph]) -> BlockDiagonal:
     """Several graphs as one. The same one may be given repeatedly.
 
     Every node keeps its edges in their order, and nodes of one graph are in the same order by type.
@@ -77,7 +77,7 @@ def block_diagonal(graphs: Sequence[HeteroGraph]) -> Blocks:
         places = torch.empty_like(order)
         places[order] = torch.arange(len(order), device=order.device)
         ntype, src, dst = ntype[order], places[src], places[dst]
-    return Blocks(
+    return BlockDiagonal(
         first.with_columns(
             src,
             dst,

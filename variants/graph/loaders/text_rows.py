@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from hetune.variants.errors import GraphError, GraphFileError
-from hetune.variants.graph.loaders._compressed import contents
-from hetune.variants.graph.loaders._other_formats import other_format
-from hetune.variants.graph.loaders._reading import printable
+from hetune.variants.graph.loaders.compressed import contents
+from hetune.variants.graph.loaders.file_errors import printable
 from hetune.variants.graph.loaders.options import TextOptions
+from hetune.variants.graph.loaders.other_formats import other_format
 
 _SHOWN_LINES, _SHOWN_CHARACTERS = 3, 100
 _OTHER_BOMS = (b"\xff\xfe", b"\xfe\xff")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hetune.variants.registry.sealed import FIELD, sealed, unsealed
+from hetune.variants.registry.sealed_json import FIELD, sealed, unsealed
 
 RECORD = {"b": [1, 2.5, None], "a": {"é": True}}
 

@@ -66,6 +66,7 @@ class JobWorker:
         lock: A file that is locked while a unit is worked on; by default one of the user's.
         machine: What is measured on; by default this machine.
         heartbeat_seconds: How often it says that it lives.
+        look: Called a few times a second while something is measured; what it raises ends that.
         idle: Of the service whose machine it shares: it measures only while that is idle.
         rest_seconds: How long it waits after a process that trains was lost, for each attempt.
     """
@@ -80,6 +81,7 @@ class JobWorker:
         lock: Path | None = None,
         machine: Fingerprint | None = None,
         heartbeat_seconds: float = LEASE_SECONDS / 4,
+        look: Callable[[], None] = lambda: None,
         idle: IdleGate | None = None,
         rest_seconds: float = 30.0,
     ) -> None:
@@ -88,13 +90,13 @@ class JobWorker:
         self._lock = lock
         self._machine = machine or this_machine()
         self._heartbeat_seconds = heartbeat_seconds
-        self._idle = idle
+        self._caller_looks, self._idle = look, idle
         self._rest_seconds = rest_seconds
         self._retry = Retry(threading.Event().wait)
         self._trouble: HetuneError | None = None
         self._rest = 0.0
-        if idle is not None and supervisor is not None:
-            supervisor.look = idle.check
+        if supervisor is not None:
+            supervisor.look = self._look
 
     def step(self, *, wait: bool = False) -> bool:
         """Works on one unit, if there is one and nobody else on this machine measures or asks.
@@ -248,6 +250,11 @@ class JobWorker:
         stamp = Stamp(lease.campaign, lease.machine, code_version())
         with self._idle.measuring() if self._idle else nullcontext():
             return self._supervisor.measure(wanted, stamp)
+
+    def _look(self) -> None:
+        self._caller_looks()
+        if self._idle is not None:
+            self._idle.check()
 
     def _trained(self, lease: Lease, work: TrainTask) -> str:
         if self._train is None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from hetune.service.core.formats.message import Pieces
 from hetune.service.core.storage.folder import Folder
 from hetune.variants.errors import MalformedError, NotFoundError, TooLargeError
-from hetune.variants.registry.whole import sync_folder
+from hetune.variants.registry.atomic_files import sync_folder
 
 ID_PATTERN = r"[0-9a-f]{32}"
 FEATURES_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"

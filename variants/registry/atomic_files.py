@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and on the disk when they are."""
+"""Files that are written atomically: whole or not at all, and on the disk when they are."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def descriptor_of(path: Path) -> int | None:
     return int(found[1]) if found else _STREAMS.get(str(path))
 
 
-def write_whole(path: Path, content: bytes, mode: int = PRIVATE) -> None:
+def write_atomically(path: Path, content: bytes, mode: int = PRIVATE) -> None:
     """Writes a file as `replacing` does.
 
     Raises:

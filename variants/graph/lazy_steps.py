@@ -4,7 +4,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, cast
 
 import torch
@@ -126,8 +125,6 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
             yield value
         elif isinstance(value, tuple):
             yield from _tensors(value)
-        elif is_dataclass(value):
-            yield from _tensors(getattr(value, field.name) for field in fields(value))
 
 
 def _is_large(tensor: torch.Tensor) -> bool:
@@ -138,17 +135,10 @@ def _weak(value: Any) -> Callable[[], Any]:
     """Yields a value as long as somebody keeps its large tensors; None after that."""
     if isinstance(value, torch.Tensor) and _is_large(value):
         return weakref.ref(value)
-    if isinstance(value, tuple):
-        return _together(value, getattr(value, "_make", tuple))
-    if is_dataclass(value):
-        make = cast(Callable[..., Any], type(value))
-        parts = tuple(getattr(value, field.name) for field in fields(value))
-        return _together(parts, lambda found: make(*found))
-    return lambda: value
-
-
-def _together(values: tuple[Any, ...], make: Callable[[list[Any]], Any]) -> Callable[[], Any]:
-    parts = tuple(map(_weak, values))
+    if not isinstance(value, tuple):
+        return lambda: value
+    parts = tuple(map(_weak, value))
+    make = getattr(value, "_make", tuple)
 
     def found() -> Any:
         there = [part() for part in parts]

@@ -11,7 +11,7 @@ from typing import IO
 
 import pyarrow as pa
 
-from hetune.variants.graph.loaders._reading import check_memory
+from hetune.variants.graph.loaders.file_errors import check_memory
 
 BOM = b"\xef\xbb\xbf"
 """What some programs on Windows put before text."""

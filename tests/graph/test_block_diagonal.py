@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetune.variants.errors import GraphError
-from hetune.variants.graph.blocks import block_diagonal
+from hetune.variants.graph.block_diagonal import block_diagonal
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
 from hetune.variants.testing.strategies import graphs
