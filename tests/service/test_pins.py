@@ -32,7 +32,7 @@ def test_a_pinned_graph_outlives_those_that_came_later(store):
     assert kept.keys() == {first, others[-1]}
     assert kept[first]
     assert not kept[others[-1]]
-    store.unpin(first)
+    store.pin(first, pinned=False)
     store.add(ring(104))
     assert first not in {graph.id for graph in store.all()}
 
