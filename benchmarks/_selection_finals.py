@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from hetune.costmodel.data import CandidateSample, Problem
+from hetune.costmodel.problems import CandidateSample, Problem
 from hetune.profiling.records import Measurement
 
 _NEAR = 1.4

@@ -11,7 +11,7 @@ from pathlib import Path
 from _graphs import data_folder, names
 from rich.console import Console
 
-from hetune.costmodel.data import Problem
+from hetune.costmodel.problems import Problem
 from hetune.profiling.corpus import canonical, recipe
 from hetune.profiling.units import ProblemSpec
 from hetune.variants.frontend.presets import labeled_preset

@@ -43,7 +43,6 @@ from _selection_measure import measure_all
 from rich.console import Console
 from rich.table import Table
 
-from hetune.costmodel.data import Problem, count_graphs
 from hetune.costmodel.evaluate import tables
 from hetune.costmodel.evaluate.metrics import FIXED, ORACLE, ROOFLINE
 from hetune.costmodel.evaluate.prediction_time import with_prediction_times
@@ -52,6 +51,7 @@ from hetune.costmodel.features.devices import Rates
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.bundle import load, save
 from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.problems import Problem, count_graphs
 from hetune.costmodel.registry.calibration import load_calibration
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of

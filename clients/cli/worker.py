@@ -18,9 +18,9 @@ from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import Trains
 from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.store.store import Store
+from hetune.profiling.workers.job_worker import JobWorker
 from hetune.profiling.workers.training_process import TrainingProcess
 from hetune.profiling.workers.work_source import Retry
-from hetune.profiling.workers.worker import JobWorker
 from hetune.variants.errors import InputError
 
 if TYPE_CHECKING:

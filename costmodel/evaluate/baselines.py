@@ -15,11 +15,11 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from hetune.costmodel.data import Problem
 from hetune.costmodel.evaluate import noise
 from hetune.costmodel.evaluate.metrics import ROOFLINE, Chooser, Trial
 from hetune.costmodel.features.devices import Rates, default_rates, roofline_of
 from hetune.costmodel.features.graph import NAMES
+from hetune.costmodel.problems import Problem
 from hetune.variants.passes.choices import Placement, SumChoices
 from hetune.variants.plan.choices import Choices, PlanChoices, ProgramChoices, SiteChoices
 from hetune.variants.plan.variants import DEFAULT_SCHEDULES

@@ -9,8 +9,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hetune.costmodel.data import CandidateSample, Problem
 from hetune.costmodel.evaluate import noise
+from hetune.costmodel.problems import CandidateSample, Problem
 from hetune.variants.errors import InputError, VariantError
 
 ORACLE = "oracle"

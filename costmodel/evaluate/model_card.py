@@ -12,12 +12,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from hetune.costmodel.data import Problem, count_graphs
 from hetune.costmodel.evaluate import tables
 from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.evaluate.tables import TextTable
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import ModelManifest
+from hetune.costmodel.problems import Problem, count_graphs
 from hetune.variants.registry.atomic_files import write_atomically
 
 _log = logging.getLogger(__name__)

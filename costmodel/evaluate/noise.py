@@ -8,7 +8,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from hetune.costmodel.data import Problem
+from hetune.costmodel.problems import Problem
 
 _MOST_SPREAD = 10.0
 """In logarithms: a time whose standard error is larger says nothing, however much larger it is."""

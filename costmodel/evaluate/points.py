@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hetune.costmodel.data import Problem
 from hetune.costmodel.features.devices import Rates
+from hetune.costmodel.problems import Problem
 
 _LIMIT = 3000
 """Launches of a kernel family that are kept: more are thinned out evenly."""

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from hetune.costmodel.data import Problem
 from hetune.costmodel.evaluate.points import Predictor, times_of
 from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.features.devices import Rates
 from hetune.costmodel.fingerprint import this_machine
+from hetune.costmodel.problems import Problem
 
 _CALLS = 3
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from hetune.costmodel.data import Problem
 from hetune.costmodel.evaluate import baselines, metrics, noise
 from hetune.costmodel.evaluate.metrics import (
     DEFAULT,
@@ -22,6 +21,7 @@ from hetune.costmodel.evaluate.metrics import (
 )
 from hetune.costmodel.evaluate.points import Points, Predictor, merged, predict_launches
 from hetune.costmodel.features.devices import Rates, default_rates
+from hetune.costmodel.problems import Problem
 from hetune.variants.errors import InputError
 from hetune.variants.registry.sealed_json import sealed, unsealed
 

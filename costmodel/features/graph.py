@@ -79,7 +79,13 @@ def graph_features(graph: HeteroGraph) -> np.ndarray:
     Returns:
         float64 [`NAMES`], finite and not negative; read-only.
     """
-    return graph.state.of(_FEATURES, None, lambda: extract(graph))
+
+    def computed() -> np.ndarray:
+        features = graph_native.features_of(GraphIndex.of(graph), graph.num_ntypes)
+        features.flags.writeable = False
+        return features
+
+    return graph.state.of(_FEATURES, None, computed)
 
 
 def side(features: Sequence[float] | np.ndarray) -> Side:
@@ -112,10 +118,3 @@ def missing_share(
     known = (0, *CACHED_ROWS_BITS)
     found: np.ndarray = np.interp(held, known, (1.0 if shares[0] > 0 else 0.0, *shares))
     return found
-
-
-def extract(graph: HeteroGraph) -> np.ndarray:
-    """As `graph_features`, computed anew."""
-    features = graph_native.features_of(GraphIndex.of(graph), graph.num_ntypes)
-    features.flags.writeable = False
-    return features

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from hetune.costmodel.data import Problem
 from hetune.costmodel.features import graph
 from hetune.costmodel.features.devices import (
     Rates,
@@ -20,13 +19,14 @@ from hetune.costmodel.features.devices import (
     names_of,
 )
 from hetune.costmodel.fingerprint import Fingerprint
-from hetune.costmodel.model import preparation, train
+from hetune.costmodel.model import train
 from hetune.costmodel.model.manifest import FORMAT, FittedFamily, ModelManifest, TrainingData
 from hetune.costmodel.model.preparation import fit_preparation
 from hetune.costmodel.model.regressor import Target
-from hetune.costmodel.model.rows import TrainingRows, Weighting
 from hetune.costmodel.model.ties import LEAST_TIES, default_of, tie_of, unless_tied
 from hetune.costmodel.model.train import FamilyModel, HeldOut
+from hetune.costmodel.model.training_rows import TrainingRows, Weighting
+from hetune.costmodel.problems import Problem
 from hetune.costmodel.version import code_version
 from hetune.variants.errors import ModelError
 from hetune.variants.runtime.launch_columns import column_names
@@ -243,7 +243,8 @@ class CostModel:
         Args:
             amounts: `CandidateTable.preparation`, float64 [variants, `PREPARATION`].
         """
-        return preparation.prepare_seconds(self.manifest.preparation, amounts)
+        found: NDArray[np.float64] = amounts @ np.array(self.manifest.preparation)
+        return found
 
     @property
     def tie(self) -> float:

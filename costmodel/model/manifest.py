@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from hetune.costmodel.data import Problem
 from hetune.costmodel.features.devices import Rates, known, rates_from
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.finite import finite
 from hetune.costmodel.model.overhead import Overhead
+from hetune.costmodel.problems import Problem
 from hetune.variants.errors import ModelError
 from hetune.variants.kernel.device import Device
 from hetune.variants.registry.sealed_json import sealed, unsealed

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hetune.costmodel.data import Problem
+from hetune.costmodel.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hetune.costmodel.data import Problem
+from hetune.costmodel.problems import Problem
 from hetune.variants.runtime.table import PREPARATION
 
 
@@ -34,14 +33,3 @@ def fit_preparation(problems: Sequence[Problem]) -> tuple[float, ...]:
     scale = np.maximum(amounts.max(axis=0), 1.0)
     rates, _ = nnls(amounts / scale / seconds[:, None], np.ones(len(seconds)))
     return tuple((rates / scale).tolist())
-
-
-def prepare_seconds(rates: tuple[float, ...], amounts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Seconds of preparing variants, float64 [variants].
-
-    Args:
-        rates: Of `fit_preparation`.
-        amounts: `CandidateTable.preparation`, float64 [variants, `PREPARATION`].
-    """
-    found: NDArray[np.float64] = amounts @ np.array(rates)
-    return found

@@ -17,8 +17,8 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hetune.costmodel.data import Problem
 from hetune.costmodel.features.graph import side
+from hetune.costmodel.problems import Problem
 from hetune.variants.kernel.device import Device
 from hetune.variants.plan.sides import default_variant
 from hetune.variants.plan.variants import variants_of

@@ -13,7 +13,7 @@ from hetune.costmodel.features.devices import increasing_of, names_of
 from hetune.costmodel.model.folds import folds_of
 from hetune.costmodel.model.quantiles import ErrorQuantiles
 from hetune.costmodel.model.regressor import LaunchRegressor, Target
-from hetune.costmodel.model.rows import TrainingRows
+from hetune.costmodel.model.training_rows import TrainingRows
 from hetune.variants.errors import ModelError
 
 _log = logging.getLogger(__name__)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hetune.costmodel.data import Problem
 from hetune.costmodel.features.devices import Rates, names_of
 from hetune.costmodel.model.regressor import LaunchRegressor, Target
-from hetune.costmodel.model.rows import TrainingRows
+from hetune.costmodel.model.training_rows import TrainingRows
+from hetune.costmodel.problems import Problem
 from hetune.profiling.active.launch_sums import LaunchSums
 
 _TREES, _LEARNING_RATE = 60, 0.15

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hetune.costmodel.data import Problem
 from hetune.costmodel.features.devices import Rates
+from hetune.costmodel.problems import Problem
 from hetune.profiling.active.committee import Committee
 from hetune.profiling.active.launch_sums import LaunchSums
 

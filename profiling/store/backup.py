@@ -55,7 +55,7 @@ def backup(url: str | Path | None, file: Path) -> int:
     with _draft_of(file) as draft:
         _copy(source, draft, "read")
         found, _ = _contents(draft)
-        with explained("write", str(file), ()):
+        with explained("write", str(file)):
             _publish(draft, file)
     return found
 
@@ -85,7 +85,7 @@ def restore(file: Path, url: str | Path | None, *, replace: bool = False) -> int
         raise StoreError(f"there is no backup at {file}: name a file that `backup` wrote")
     if target.exists() and file.samefile(target):
         raise StoreError(f"{file} is the store itself: name the file of a backup")
-    with explained("create", str(target), ()):
+    with explained("create", str(target)):
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _draft_of(target) as draft:
         _copy(file, draft, "read the backup of")
@@ -119,7 +119,7 @@ def _file_of(url: str | Path | None) -> Path:
 def _draft_of(path: Path) -> Iterator[Path]:
     """A file to be written in a folder of its own, which goes in the end."""
     with (
-        explained("write", str(path), ()),
+        explained("write", str(path)),
         tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder,
     ):
         yield Path(folder, "copy.db")
@@ -128,7 +128,7 @@ def _draft_of(path: Path) -> Iterator[Path]:
 def _copy(source: Path, target: Path, doing: str) -> None:
     """Makes a database what another one is at one moment: a single transaction in both."""
     with (
-        explained(doing, str(source if doing.startswith("read") else target), ()),
+        explained(doing, str(source if doing.startswith("read") else target)),
         closing(_connected(source)) as reading,
         closing(_connected(target)) as writing,
     ):

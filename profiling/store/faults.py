@@ -55,7 +55,7 @@ _POSTGRESQL = (
 
 
 @contextmanager
-def explained(doing: str, place: str, secrets: tuple[str, ...]) -> Iterator[None]:
+def explained(doing: str, place: str, secrets: tuple[str, ...] = ()) -> Iterator[None]:
     """Turn a database's errors into ours, with the way to mend them.
 
     Args:

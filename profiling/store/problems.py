@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.evaluate.report import MEASUREMENTS
 from hetune.costmodel.features.graph import side
+from hetune.costmodel.problems import CandidateSample, LaunchSample, Problem
 from hetune.profiling.measure.duplicates import Run, run_of
 from hetune.profiling.records import PROTOCOLS, Measurement, Status
 from hetune.profiling.store.store import ALL, Store, named

@@ -17,7 +17,7 @@ from hetune.costmodel.fingerprint import Fingerprint
 from hetune.profiling.closeable import Closeable
 from hetune.profiling.records import Measurement, Status
 from hetune.profiling.store import schema
-from hetune.profiling.store.connect import connect, find
+from hetune.profiling.store.connect import Address, connect, find
 from hetune.profiling.store.engines import Shared, reaching, release
 from hetune.profiling.store.faults import explained
 from hetune.profiling.store.filters import Filters, limits_of
@@ -76,10 +76,9 @@ class Store(Closeable):
     process cannot open that. What `add` has returned for is on disk.
     """
 
-    def __init__(self, shared: Shared, place: str, secrets: tuple[str, ...] = ()) -> None:
+    def __init__(self, shared: Shared, address: Address) -> None:
         """Use `open`."""
-        self._shared, self._place, self._secrets = shared, place, secrets
-        self._engine = shared.engine
+        self._shared, self._place, self._secrets = shared, address.place, address.secrets
         self._is_open = True
 
     @classmethod
@@ -106,7 +105,7 @@ class Store(Closeable):
         except BaseException:
             release(shared)
             raise
-        return cls(shared, address.place, address.secrets)
+        return cls(shared, address)
 
     @property
     def place(self) -> str:
@@ -311,7 +310,7 @@ class Store(Closeable):
     def _connection(self, doing: str) -> Iterator[Connection]:
         self.check()
         with reaching(self._shared.url), explained(doing, self._place, self._secrets):
-            connection = self._engine.connect()
+            connection = self._shared.engine.connect()
         with explained(doing, self._place, self._secrets), connection:
             yield connection
 

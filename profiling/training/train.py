@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hetune.costmodel.data import Problem
 from hetune.costmodel.evaluate.metrics import ROOFLINE
 from hetune.costmodel.evaluate.model_card import card_of, write_card
 from hetune.costmodel.evaluate.prediction_time import with_prediction_times
@@ -15,6 +14,7 @@ from hetune.costmodel.evaluate.report import MODEL, Report, cross_validate
 from hetune.costmodel.features.devices import Rates, default_rates
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.problems import Problem
 from hetune.costmodel.registry.calibration import load_calibration
 from hetune.costmodel.registry.model_registry import ModelRegistry
 from hetune.profiling.store.problems import Selection, select

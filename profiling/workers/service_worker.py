@@ -15,8 +15,8 @@ from hetune.profiling.jobs.records import Trains
 from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.store.store import Store
 from hetune.profiling.workers.activity import Activity, IdleGate
+from hetune.profiling.workers.job_worker import JobWorker
 from hetune.profiling.workers.training_process import TRAIN_COMMAND, TrainingProcess
-from hetune.profiling.workers.worker import JobWorker
 from hetune.variants.errors import HetuneError
 
 _MOST_PAUSE_SECONDS = 60.0

@@ -15,9 +15,9 @@ from _selection_graphs import FEW, GRAPHS, PAIRS, specs, split
 from tests.profiling._made_up import MACHINE as MEASURED_ON
 from tests.profiling._made_up import measurement
 
-from hetune.costmodel.data import CandidateSample, Problem
 from hetune.costmodel.evaluate.report import MODEL, evaluate
 from hetune.costmodel.model import bundle
+from hetune.costmodel.problems import CandidateSample, Problem
 from hetune.profiling.store.store import Store
 from hetune.variants.frontend.presets import labeled_preset
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.features.graph import NAMES
+from hetune.costmodel.problems import CandidateSample, LaunchSample, Problem
 from hetune.variants.frontend.layers import rgcn_program
 from hetune.variants.frontend.presets import LAYERS, labeled_preset
 from hetune.variants.program.labeled import LabeledProgram

@@ -7,10 +7,10 @@ import functools
 
 import numpy as np
 
-from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.features import graph
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.problems import CandidateSample, LaunchSample, Problem
 from hetune.variants.frontend.presets import labeled_preset
 from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.roofline import MachineModel, roofline_seconds

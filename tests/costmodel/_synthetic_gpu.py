@@ -7,9 +7,9 @@ import functools
 
 import numpy as np
 
-from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.features.graph import graph_features
 from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.problems import CandidateSample, LaunchSample, Problem
 from hetune.variants.frontend.presets import labeled_preset, preset_program
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import variants_of

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hetune.costmodel.data import CandidateSample
 from hetune.costmodel.evaluate import baselines
 from hetune.costmodel.evaluate.metrics import pick
+from hetune.costmodel.problems import CandidateSample
 from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
 
 from ._judged import launch, problem

@@ -8,12 +8,12 @@ import logging
 import numpy as np
 import pytest
 
-from hetune.costmodel.data import Problem
 from hetune.costmodel.features import graph, launch
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import TrainingData
 from hetune.costmodel.model.overhead import Overhead
-from hetune.costmodel.model.rows import TrainingRows, Weighting
+from hetune.costmodel.model.training_rows import TrainingRows, Weighting
+from hetune.costmodel.problems import Problem
 from hetune.variants.errors import ModelError
 from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.roofline import roofline_seconds

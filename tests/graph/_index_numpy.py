@@ -49,11 +49,6 @@ def number_pairs(dst: torch.Tensor, etype: torch.Tensor) -> tuple[torch.Tensor, 
     return tuple(map(_int32, (np.cumsum(is_first) - 1, indptr, target[first], relation[first])))
 
 
-def histogram(keys: torch.Tensor, buckets: int) -> torch.Tensor:
-    """How many keys are k, for each k in [0, buckets): int64."""
-    return torch.from_numpy(np.bincount(keys.numpy(), minlength=buckets).astype(np.int64))
-
-
 def select(etype: torch.Tensor, wanted: torch.Tensor, count: int) -> torch.Tensor:
     """The `count` positions whose etype is wanted (bool [R])."""
     return _int32(np.flatnonzero(wanted.numpy()[etype.numpy()]))

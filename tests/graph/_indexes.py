@@ -11,7 +11,7 @@ from . import _index_numpy
 
 ARRAYS = [
     *("edge_id", "position", "src", "dst", "etype", "indptr", "in_degree"),
-    *("csc_edge", "csc_indptr", "node_dst_pair_indptr", "src_pair_etype_ptr"),
+    *("csc_indptr", "node_dst_pair_indptr", "src_pair_etype_ptr"),
     *("dst_pair_of_edge", "dst_pair_indptr", "dst_pair_node", "dst_pair_etype", "dst_pair_count"),
     *("src_pair_of_edge", "src_pair_node", "src_pair_etype"),
 ]

@@ -10,7 +10,7 @@ from hetune.variants.testing.graphs import AWKWARD
 
 CPU = torch.device("cpu")
 ARRAYS = (
-    "edge_id position src dst etype indptr in_degree csc_edge csc_indptr "
+    "edge_id position src dst etype indptr in_degree csc_indptr "
     "dst_pair_of_edge dst_pair_indptr dst_pair_node dst_pair_etype dst_pair_count "
     "node_dst_pair_indptr src_pair_of_edge src_pair_node src_pair_etype src_pair_etype_ptr"
 )

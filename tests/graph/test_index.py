@@ -120,7 +120,6 @@ def check_against_plain_python(graph: HeteroGraph, relations: tuple[int, ...] | 
         {pair: i for i, pair in enumerate(pairs)} for pairs in (dst_pairs, src_pairs)
     )
     degree = Counter(d for d, _, _ in chosen)
-    csc = sorted(range(len(chosen)), key=lambda i: chosen[i][2])
     expected = {
         "position": [p for p, _ in kept],
         "edge_id": [i for _, i in kept],
@@ -129,7 +128,6 @@ def check_against_plain_python(graph: HeteroGraph, relations: tuple[int, ...] | 
         "src": [s for _, _, s in chosen],
         "indptr": [sum(d < n for d, _, _ in chosen) for n in (*nodes, graph.num_nodes)],
         "in_degree": [degree[n] for n in nodes],
-        "csc_edge": csc,
         "csc_indptr": [sum(s < n for _, _, s in chosen) for n in (*nodes, graph.num_nodes)],
         "dst_pair_of_edge": [dst_number[d, t] for d, t, _ in chosen],
         "dst_pair_node": [d for d, _ in dst_pairs],
@@ -360,7 +358,7 @@ def test_the_graph_is_freed_with_its_indexes() -> None:
     gc.disable()
     try:
         del graph
-        assert index.csc_edge.numel() == 100
+        assert index.src.numel() == 100
         with pytest.raises(GraphError, match="has been freed: keep a reference"):
             index.graph  # noqa: B018
     finally:
@@ -416,12 +414,12 @@ def test_without_a_compiler_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -
 def test_out_of_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Library:
         @staticmethod
-        def hetune_index_histogram(*args: object) -> int:
+        def hetune_index_select(*args: object) -> int:
             return -1
 
     monkeypatch.setattr(index_native, "library", Library)
     with pytest.raises(MemoryError, match="while indexing a graph"):
-        index_native.histogram(torch.zeros(3, dtype=torch.int32), 1)
+        index_native.select(torch.zeros(3, dtype=torch.int32), torch.ones(1, dtype=torch.bool), 3)
 
 
 def test_lent_indexes_are_there_as_long_as_somebody_uses_them() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hetune.costmodel.data import Problem
 from hetune.costmodel.features.devices import Rates, features_of
+from hetune.costmodel.problems import Problem
 from hetune.profiling.active.launch_sums import LaunchSums
 
 

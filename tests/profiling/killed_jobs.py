@@ -49,7 +49,7 @@ def complete(url: str, when: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
         if when == "before":
-            event.listen(store._engine, "commit", die)
+            event.listen(store._shared.engine, "commit", die)
         leases.complete(lease, measured(lease), MACHINE)
         os.kill(os.getpid(), signal.SIGKILL)
 

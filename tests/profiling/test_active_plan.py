@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.features.graph import NAMES as GRAPH_FEATURES
+from hetune.costmodel.problems import CandidateSample, LaunchSample, Problem
 from hetune.profiling.active.planner import Planner, improvements
 from hetune.variants.frontend.presets import labeled_preset
 from hetune.variants.runtime.launch_columns import COLUMNS

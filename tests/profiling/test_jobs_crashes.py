@@ -13,7 +13,7 @@ from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import State
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.store.store import Store
-from hetune.profiling.workers.worker import JobWorker
+from hetune.profiling.workers.job_worker import JobWorker
 from hetune.variants.errors import StoreError
 
 from ._server import own_server
@@ -42,7 +42,7 @@ def working(url, tmp_path, monkeypatch):
     """Workers on a job, each with connections of its own; gives the job and who says what is so."""
     # No hetune has these variants.
     monkeypatch.setattr(
-        "hetune.profiling.workers.worker.units_of",
+        "hetune.profiling.workers.job_worker.units_of",
         lambda problem: some_units(1, start=dict(problem.graph.options)["seed"]),
     )
     over = threading.Event()

@@ -17,8 +17,8 @@ from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.store.store import Store
 from hetune.profiling.workers import service_worker
 from hetune.profiling.workers.activity import Activity, IdleGate, InterferenceError
+from hetune.profiling.workers.job_worker import JobWorker
 from hetune.profiling.workers.service_worker import ServiceWorker
-from hetune.profiling.workers.worker import JobWorker
 
 SECONDS = 120
 STAYS = (sys.executable, "-c", "import time; time.sleep(600)")

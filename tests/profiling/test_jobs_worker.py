@@ -20,7 +20,7 @@ from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.records import Status
 from hetune.profiling.store.store import Store
 from hetune.profiling.units import ProblemSpec
-from hetune.profiling.workers.worker import JobWorker
+from hetune.profiling.workers.job_worker import JobWorker
 from hetune.variants.errors import FolderError, InputError, StoreError, WorkerError
 from hetune.variants.frontend.presets import labeled_preset
 
@@ -81,7 +81,7 @@ def worker(store, fake, tmp_path):
 @pytest.mark.parametrize("has_gpu", [False, True])
 def test_units_for_gpus_are_for_machines_with_one(queue, fake, worker, monkeypatch, has_gpu):
     devices = ("cpu", "cuda") if has_gpu else ("cpu",)
-    monkeypatch.setattr("hetune.profiling.workers.worker.devices_here", lambda: devices)
+    monkeypatch.setattr("hetune.profiling.workers.job_worker.devices_here", lambda: devices)
     wanted = units_of(replace(units(1)[0].problem, device="cuda"))[:2]
     job = queue.submit_units("mine", wanted)
     assert worker.step() is has_gpu
@@ -123,7 +123,7 @@ def test_what_is_known_whole_is_not_measured(store, queue, fake, worker):
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_model_is_trained_in_the_end(queue, worker, monkeypatch, device):
-    monkeypatch.setattr("hetune.profiling.workers.worker.devices_here", lambda: ("cpu", "cuda"))
+    monkeypatch.setattr("hetune.profiling.workers.job_worker.devices_here", lambda: ("cpu", "cuda"))
     problem = replace(units(1)[0].problem, device=device)
     job = queue.submit_units("mine", units_of(problem)[:2], retrain=True)
     worker.run(lambda _: False, until_idle=True)

@@ -73,7 +73,7 @@ def test_the_process_keeps_its_locks(path, tmp_path, do):
 
 def test_stores_of_a_file_share_an_engine_until_the_last_is_closed(path):
     one, other = Store.open(path), Store.open(path)
-    assert one._engine is other._engine
+    assert one._shared.engine is other._shared.engine
     one.close()
     one.close()
     assert other.add([measurement(1)], MACHINE).new == 1
@@ -82,7 +82,7 @@ def test_stores_of_a_file_share_an_engine_until_the_last_is_closed(path):
         with pytest.raises(StoreError, match="was closed: open it again"):
             closed.summary()
     with Store.open(path) as store:
-        assert store._engine is not one._engine
+        assert store._shared.engine is not one._shared.engine
         assert len(list(store.measurements())) == 1
 
 
@@ -183,7 +183,7 @@ def test_a_part_that_is_not_there_any_more_is_said(path, ending, harm):
 def test_what_is_removed_with_the_last_connection_may_go(path):
     with Store.open(path) as store:
         for number in range(3):
-            store._engine.dispose()
+            store._shared.engine.dispose()
             assert not path.with_name("store.db-wal").exists()
             store.add([measurement(number)], MACHINE)
     assert path.with_name("store.db") in path.parent.iterdir()

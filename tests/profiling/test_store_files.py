@@ -76,8 +76,8 @@ def refusal(call) -> str:
 
 def limited(store: Store, pragma: str) -> None:
     """Let every new connection of a store begin with a statement, and begin new ones."""
-    event.listen(store._engine, "connect", lambda c, _: c.execute(pragma))
-    store._engine.dispose()
+    event.listen(store._shared.engine, "connect", lambda c, _: c.execute(pragma))
+    store._shared.engine.dispose()
 
 
 def test_a_full_disk_leaves_what_was_there(path):

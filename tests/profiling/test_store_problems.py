@@ -17,9 +17,9 @@ from tests.profiling._made_up import (
     measurement,
 )
 
-from hetune.costmodel.data import CandidateSample, LaunchSample, Problem, count_graphs
 from hetune.costmodel.features.graph import NAMES
-from hetune.costmodel.model.rows import TrainingRows
+from hetune.costmodel.model.training_rows import TrainingRows
+from hetune.costmodel.problems import CandidateSample, LaunchSample, Problem, count_graphs
 from hetune.profiling.records import PROTOCOLS, LaunchRecord, Measurement, Status
 from hetune.profiling.store.problems import problems, select
 from hetune.profiling.store.store import ALL, Store

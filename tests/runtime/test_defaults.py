@@ -51,7 +51,7 @@ def arrays(graph: HeteroGraph) -> Iterator[Tensor]:
     yield from (graph.src, graph.dst, graph.etype, graph.ntype)
     for relations in (None, (), (0,)):
         index = GraphIndex.of(graph, relations)
-        yield from (index.edge_id, index.position, index.indptr, index.csc_edge, index.csc_indptr)
+        yield from (index.edge_id, index.position, index.indptr, index.csc_indptr)
         yield from (index.dst_pair_of_edge, index.src_pair_of_edge)
         yield from (index.nodes_with_edges("src"), index.nodes_with_edges("dst"))
 

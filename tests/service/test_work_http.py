@@ -19,7 +19,7 @@ from hetune.profiling.jobs.records import State
 from hetune.profiling.records import Status
 from hetune.profiling.store.store import AddedCounts
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
-from hetune.profiling.workers.worker import JobWorker
+from hetune.profiling.workers.job_worker import JobWorker
 from hetune.service.core.formats.documents import parse
 from hetune.service.core.jobs import work_leases as work
 from hetune.service.core.jobs.work_documents import LeaseDocument, MeasuredUnit, WantedDocument

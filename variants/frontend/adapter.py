@@ -57,7 +57,6 @@ class Adapter:
         weights: Callable[[], dict[str, Tensor]],
         num_relations: int,
         *,
-        signature: Signature = "flat",
         metadata: Metadata | None = None,
         is_reversed: bool = False,
         graph_refusal: Callable[[Any, HeteroGraph], str | None] | None = None,
@@ -65,7 +64,7 @@ class Adapter:
     ) -> None:
         self.module = module
         self.program = program
-        self.signature = signature
+        self.signature: Signature = "flat" if metadata is None else "hetero"
         self.num_relations = num_relations
         self.metadata = metadata
         self.vocabulary: Vocabulary | None = None

@@ -124,7 +124,6 @@ def rgat_program(
     heads: int = 1,
     softmax: str = "across",
     slope: float = 0.2,
-    concat: bool = True,
     bias: bool = True,
     attention: str = "shared",
     vectors: str = "shared",
@@ -139,7 +138,6 @@ def rgat_program(
         heads: Number of heads (H).
         softmax: "across" all incoming edges of a node, or "within" each relation.
         slope: Negative slope of the leaky ReLU.
-        concat: Must be True where there are several heads.
         bias: Adds a bias.
         attention: What a head's attention vectors meet. "shared": the rows of all heads, as in
             PyG (``[H, H * D]``; the program also takes w_flat, w's memory as ``etype[K, H * D]``);
@@ -154,8 +152,6 @@ def rgat_program(
         raise ProgramError(f"rgat has no attention={attention!r}: take 'shared' or 'per_head'")
     if vectors not in ("shared", "etype"):
         raise ProgramError(f"rgat has no vectors={vectors!r}: take 'shared' or 'etype'")
-    if heads > 1 and not concat:
-        raise ProgramError(f"rgat with concat=False has one head, not {heads}: use concat=True")
     _check_residual(residual, d_in, heads * d_out)
     row = _heads(heads, heads * d_out)
     mixed = heads > 1 and attention == "shared"
@@ -174,22 +170,20 @@ def rgat_program(
     )
 
 
-def hgt_program(d_in: int, d_out: int, heads: int = 1, skip: bool | None = None) -> Program:
+def hgt_program(d_in: int, d_out: int, heads: int = 1) -> Program:
     """HGT as PyG's `HGTConv` has it.
 
     Parameters: x; w_k, b_k, w_q, b_q, w_v, b_v per node type; a_rel, m_rel, p_rel per edge type;
-    w_out, b_out and where asked for skip (before its sigmoid) per node type.
+    w_out, b_out and, where the widths are equal, skip (before its sigmoid) per node type: a gate
+    that mixes the result with x.
 
     Args:
         d_in: Width of x, the same for all node types.
         d_out: Width of the result, a multiple of `heads`.
         heads: Number of heads.
-        skip: Mix the result with x by a learned gate; by default where the widths are equal.
     """
     if d_out % heads:
         raise ProgramError(f"width {d_out} does not divide into {heads} heads")
-    skip = d_in == d_out if skip is None else skip
-    _check_residual(skip, d_in, d_out)
     row = _heads(heads, d_out)
     head, depth = row[:-1], row[-1]
     per_ntype = {f"w_{part}": ntype(d_in, *row) for part in "kqv"}
@@ -202,7 +196,7 @@ def hgt_program(d_in: int, d_out: int, heads: int = 1, skip: bool | None = None)
         p_rel=etype(*head),
         w_out=ntype(d_out, d_out),
         b_out=ntype(d_out),
-        skip=ntype() if skip else None,
+        skip=ntype() if d_in == d_out else None,
         temperature=math.sqrt(depth),
     )
 

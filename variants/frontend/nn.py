@@ -37,6 +37,7 @@ class RelationalLayer(nn.Module, ABC):
         out_channels: Width of the result, or of each of RGAT's heads.
         num_relations: Number of edge types.
         options: The keyword arguments that it was made with, defaults included.
+        metadata: Node types and canonical edge types that it was made for, where it was.
     """
 
     kind: str
@@ -44,6 +45,7 @@ class RelationalLayer(nn.Module, ABC):
     out_channels: int
     num_relations: int
     options: dict[str, Any]
+    metadata: Metadata | None = None
     _program: Program
 
     def program(self) -> Program:
@@ -60,7 +62,8 @@ class RelationalLayer(nn.Module, ABC):
 
     def adapter(self) -> Adapter:
         """What `hetune.compile` needs to know of the module."""
-        return Adapter(self, self.program(), self.weights, self.num_relations)
+        program, relations = self.program(), self.num_relations
+        return Adapter(self, program, self.weights, relations, metadata=self.metadata)
 
     def _run(self, call: Call) -> Tensor | dict[str, Tensor]:
         adapter = self.adapter()
@@ -288,6 +291,7 @@ class HGT(RelationalLayer):
     """
 
     kind = "hgt"
+    metadata: tuple[list[str], list[CanonicalEtype]]
 
     def __init__(
         self, in_channels: int, out_channels: int, metadata: Metadata, heads: int = 1
@@ -295,11 +299,11 @@ class HGT(RelationalLayer):
         super().__init__()
         check_sizes(in_channels=in_channels, out_channels=out_channels, heads=heads)
         self.in_channels, self.out_channels, self.heads = in_channels, out_channels, heads
-        self.metadata = checked_metadata(metadata)
-        self.num_relations = len(self.metadata[1])
+        self.metadata = ntypes, etypes = checked_metadata(metadata)
+        self.num_relations = len(etypes)
         self.options = {"heads": heads}
         self._program = hgt_program(in_channels, out_channels, heads)
-        types, depth = len(self.metadata[0]), out_channels // heads
+        types, depth = len(ntypes), out_channels // heads
         self.kqv_weight = _empty(3, types, in_channels, out_channels)
         self.kqv_bias = _empty(3, types, out_channels)
         self.a_rel = _empty(self.num_relations, heads, depth, depth)
@@ -315,17 +319,6 @@ class HGT(RelationalLayer):
         _glorot(self.kqv_weight, self.a_rel, self.m_rel, self.out_weight)
         _fill(0.0, self.kqv_bias, self.out_bias)
         _fill(1.0, self.p_rel, self.skip)
-
-    def adapter(self) -> Adapter:
-        """What `hetune.compile` needs to know of the module."""
-        return Adapter(
-            self,
-            self.program(),
-            self.weights,
-            self.num_relations,
-            signature="hetero",
-            metadata=self.metadata,
-        )
 
     def _parts(self) -> dict[str, Tensor]:
         found = {f"w_{part}": w for part, w in zip("kqv", self.kqv_weight, strict=True)}

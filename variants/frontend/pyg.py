@@ -205,7 +205,6 @@ def _adapt_hgt(module: Any) -> Adapter | Unsupported:
         program,
         weights,
         len(edge_types),
-        signature="hetero",
         metadata=(node_types, edge_types),
         order_refusal=order_refusal,
     )

@@ -1,10 +1,13 @@
-"""Graphs with other edge types than the ones that they are made from: their edges and names."""
+"""Graphs with other edge types than the ones that they are made from.
+
+What functions here return is what `HeteroGraph.with_columns` takes: columns [E] and names.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -17,27 +20,7 @@ from hetune.variants.graph._canonical import (
 from hetune.variants.graph.typed_edges import TypedEdges
 
 
-class EdgeColumns(NamedTuple):
-    """Columns [E], names of the edge types, their triples where known, and values of the edges."""
-
-    src: torch.Tensor
-    dst: torch.Tensor
-    etype: torch.Tensor
-    etype_names: Sequence[str]
-    canonical_etypes: Sequence[CanonicalEtype] | None
-    edge_data: Mapping[str, torch.Tensor] | None = None
-
-    def description(self) -> dict[str, Any]:
-        """What `HeteroGraph` takes of it beside the columns."""
-        return {
-            "num_etypes": len(self.etype_names),
-            "etype_names": self.etype_names,
-            "canonical_etypes": self.canonical_etypes,
-            "edge_data": self.edge_data,
-        }
-
-
-def split_by_ends(graph: TypedEdges) -> EdgeColumns:
+def split_by_ends(graph: TypedEdges) -> dict[str, Any]:
     """Edge types split so that each has one source and one destination type."""
     entries: list[tuple[int, tuple[int, int] | None]] = [
         (r, (source, target)) for r, source, target in graph.type_pairs
@@ -58,24 +41,25 @@ def split_by_ends(graph: TypedEdges) -> EdgeColumns:
     keys = graph.type_keys()
     position = torch.searchsorted(torch.tensor(known, device=graph.device), keys)
     etype = torch.tensor(new_ids, dtype=torch.int32, device=graph.device)[position]
-    return EdgeColumns(graph.src, graph.dst, etype, names, triples, graph.edge_data)
+    columns = {"src": graph.src, "dst": graph.dst, "etype": etype}
+    return columns | _types(names, triples) | {"edge_data": graph.edge_data}
 
 
-def with_inverse(graph: TypedEdges) -> EdgeColumns:
+def with_inverse(graph: TypedEdges) -> dict[str, Any]:
     """The edges, then the inverse of each."""
     taken = set(graph.etype_names)
     inverse_names = [fresh(f"inv_{name}", taken) for name in graph.etype_names]
-    return EdgeColumns(
-        torch.cat([graph.src, graph.dst]),
-        torch.cat([graph.dst, graph.src]),
-        torch.cat([graph.etype, graph.etype + graph.num_etypes]),
-        [*graph.etype_names, *inverse_names],
-        with_inverses(graph.canonical_etypes) if graph.is_resolved else None,
-        {name: torch.cat([values, values]) for name, values in graph.edge_data.items()},
-    )
+    triples = with_inverses(graph.canonical_etypes) if graph.is_resolved else None
+    return {
+        "src": torch.cat([graph.src, graph.dst]),
+        "dst": torch.cat([graph.dst, graph.src]),
+        "etype": torch.cat([graph.etype, graph.etype + graph.num_etypes]),
+        "edge_data": {name: torch.cat([own, own]) for name, own in graph.edge_data.items()},
+        **_types([*graph.etype_names, *inverse_names], triples),
+    }
 
 
-def with_loops(graph: TypedEdges, name: str) -> EdgeColumns:
+def with_loops(graph: TypedEdges, name: str) -> dict[str, Any]:
     """The edges, then a loop at each node."""
     taken = set(graph.etype_names)
     nodes = torch.arange(graph.num_nodes, dtype=torch.int32, device=graph.device)
@@ -91,10 +75,13 @@ def with_loops(graph: TypedEdges, name: str) -> EdgeColumns:
         if set(own) & set(graph.canonical_etypes):
             own = [(t, loop, t) for t, loop in zip(graph.ntype_names, loops, strict=True)]
         triples = [*graph.canonical_etypes, *own]
-    return EdgeColumns(
-        torch.cat([graph.src, nodes]),
-        torch.cat([graph.dst, nodes]),
-        torch.cat([graph.etype, graph.ntype + graph.num_etypes]),
-        [*graph.etype_names, *loops],
-        triples,
-    )
+    return {
+        "src": torch.cat([graph.src, nodes]),
+        "dst": torch.cat([graph.dst, nodes]),
+        "etype": torch.cat([graph.etype, graph.ntype + graph.num_etypes]),
+        **_types([*graph.etype_names, *loops], triples),
+    }
+
+
+def _types(names: Sequence[str], triples: Sequence[CanonicalEtype] | None) -> dict[str, Any]:
+    return {"num_etypes": len(names), "etype_names": names, "canonical_etypes": triples}

@@ -5,8 +5,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from hetune.variants.graph import index_native
-
 
 class EdgeOrder(NamedTuple):
     """All edges of a graph in canonical order and their source pairs, int32."""
@@ -37,30 +35,6 @@ class DstPairs(NamedTuple):
     indptr: torch.Tensor
     node: torch.Tensor
     etype: torch.Tensor
-
-
-def sort_edges(
-    src: torch.Tensor, dst: torch.Tensor, etype: torch.Tensor, num_nodes: int, num_etypes: int
-) -> EdgeOrder:
-    """All edges of a graph."""
-    ordered = index_native.order_edges(src, dst, etype, num_nodes, num_etypes)
-    return EdgeOrder(*ordered)
-
-
-def select_edges(
-    every: EdgeOrder, relations: tuple[int, ...], num_etypes: int, count: int
-) -> torch.Tensor:
-    """Where the edges of some relations lie among all: a filter keeps every order.
-
-    Args:
-        every: All edges.
-        relations: Which.
-        num_etypes: R.
-        count: How many edges these relations have.
-    """
-    wanted = torch.zeros(num_etypes, dtype=torch.bool, device="cpu")
-    wanted[list(relations)] = True
-    return index_native.select(every.etype, wanted, count)
 
 
 def select_pairs(

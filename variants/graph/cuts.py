@@ -177,7 +177,7 @@ def row_groups(index: GraphIndex, space: str, block_nodes: int | None) -> RowGro
 def _groups_by_etype(index: GraphIndex, space: str) -> RowGroups:
     if space in ("edge", "dst_pair"):
         etype = index.etype if space == "edge" else index.dst_pair_etype
-        counts = index_native.histogram(etype, index.num_etypes).numpy()
+        counts = index.rows_per_relation(etype)
         rows = index_native.sort_by_key(etype, max(index.num_etypes, 1))
         return cut_by_type(rows, counts)
     rows = torch.arange(index.num_src_pairs, dtype=torch.int32, device="cpu")

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from hetune.variants.errors import InputError
 from hetune.variants.graph._order import DstPairs, EdgeOrder
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.index import GraphIndex, RelationStats
+from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.streams import synchronize
 
@@ -63,51 +61,7 @@ class DeviceIndex(GraphIndex):
         key = str(device), relations
         return graph.state.of(_INDEXES, key, lambda: cls(graph, device, relations))
 
-    def nodes_with_edges(self, end: str) -> Tensor:
-        """As of the CPU's index."""
-        return self._chosen_nodes(end, True)
-
-    def nodes_without_edges(self, end: str) -> Tensor:
-        """The other nodes than `nodes_with_edges`, ascending."""
-        return self._chosen_nodes(end, False)
-
-    def _chosen_nodes(self, end: str, having: bool) -> Tensor:
-        if end not in ("src", "dst"):
-            raise InputError(f"no end {end!r}: give 'src' or 'dst'")
-
-        def build() -> Tensor:
-            has_edge = torch.zeros(self.num_nodes, dtype=torch.bool, device=self.device)
-            has_edge[(self.src if end == "src" else self.dst).long()] = True
-            return (has_edge == having).nonzero().flatten().int()
-
-        return self.step(f"nodes({end}, {having})", build)
-
-    @property
-    def csc_edge(self) -> Tensor:
-        """As of the CPU's index."""
-        return self.step("csc_edge", lambda: torch.argsort(self.src, stable=True).int())
-
-    @property
-    def csc_indptr(self) -> Tensor:
-        """As of the CPU's index."""
-        return self._pointers("csc_indptr", lambda: self.src.sort().values, self.num_nodes)
-
-    @property
-    def relation_stats(self) -> RelationStats:
-        """As of the CPU's index; on the CPU."""
-        whole = self.whole
-        assert isinstance(whole, DeviceIndex)
-
-        def build() -> RelationStats:
-            pairs = whole._counts(whole.src_pair_etype), whole._counts(whole.dst_pair_etype)
-            return RelationStats(whole._edges_per_relation, *pairs)
-
-        return whole.step("relation_stats", build)
-
     # How it is built.
-
-    def _edges_of(self, graph: HeteroGraph) -> tuple[Tensor, Tensor, Tensor]:
-        return graph.src.to(self.device), graph.dst.to(self.device), graph.etype.to(self.device)
 
     def _whole_of(self, graph: HeteroGraph) -> GraphIndex:
         return DeviceIndex.on(graph, self.device)
@@ -118,28 +72,6 @@ class DeviceIndex(GraphIndex):
             return torch.searchsorted(keys(), bounds, out_int32=True)
 
         return self.step(name, build)
-
-    def _iota(self, count: int) -> Tensor:
-        name = f"arange({count})"
-        return self.step(name, lambda: torch.arange(count, dtype=torch.int32, device=self.device))
-
-    def _counts(self, etype: Tensor) -> np.ndarray:
-        return torch.bincount(etype.long(), minlength=self.num_etypes).cpu().numpy()
-
-    @property
-    def _edges_per_relation(self) -> np.ndarray:
-        return self.step("edges_per_relation", lambda: self._counts(self._edges[2]))
-
-    @property
-    def _src_pair_starts(self) -> np.ndarray:
-        def build() -> np.ndarray:
-            return np.append(0, np.cumsum(self._counts(self.src_pair_etype)))
-
-        return self.step("src_pair_starts", build)
-
-    @property
-    def _order(self) -> EdgeOrder:
-        return self.step("order", self._sorted)
 
     def _sorted(self) -> EdgeOrder:
         src, dst, etype = self._edges

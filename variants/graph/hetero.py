@@ -144,14 +144,14 @@ class HeteroGraph(TypedEdges):
         Edges keep their order. An edge type that splits gets the names "src|rel|dst"; one that
         does not keeps its name. New types are ordered by (old type, source type, destination type).
         """
-        return self if self.is_canonical else self._with(_derived.split_by_ends(self))
+        return self if self.is_canonical else self.with_columns(**_derived.split_by_ends(self))
 
     def add_inverse(self) -> "HeteroGraph":
         """Add the inverse of each edge, with a relation of its own: 2 E edges, 2 R types.
 
         The inverse of relation r is r + R and is named "inv_<name>"; edge e's inverse is e + E.
         """
-        return self._with(_derived.with_inverse(self))
+        return self.with_columns(**_derived.with_inverse(self))
 
     def add_self_loops(self, name: str = "self") -> "HeteroGraph":
         """Add an edge from each node to itself, whatever loops there are already.
@@ -159,10 +159,7 @@ class HeteroGraph(TypedEdges):
         The loops are a new relation called `name`; with several node types each gets a relation of
         its own, named "<name>_<node type>". They follow the other edges, in the order of the nodes.
         """
-        return self._with(_derived.with_loops(self, name))
-
-    def _with(self, edges: _derived.EdgeColumns) -> "HeteroGraph":
-        return self.with_columns(edges.src, edges.dst, edges.etype, **edges.description())
+        return self.with_columns(**_derived.with_loops(self, name))
 
     def with_columns(
         self,

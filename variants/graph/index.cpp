@@ -311,27 +311,6 @@ EXPORT int64_t hetune_index_fill_pairs(const int32_t* dst, const int32_t* etype,
     return 0;
 }
 
-// counts[k] = how many keys are k, for k in [0, buckets).
-EXPORT int64_t hetune_index_histogram(const int32_t* keys, int64_t count, int64_t buckets,
-                                      int64_t* counts, int64_t threads) {
-    return guarded([&] {
-        // A table per thread pays only where it is small beside the keys.
-        const int chunks = buckets > count ? 1 : chunks_for(count, threads);
-        std::vector<int64_t> tables(chunks * buckets, 0);
-#pragma omp parallel for schedule(static) num_threads(chunks)
-        for (int c = 0; c < chunks; ++c) {
-            int64_t* table = tables.data() + c * buckets;
-            const auto [begin, end] = chunk_of(count, chunks, c);
-            for (int64_t i = begin; i < end; ++i) ++table[keys[i]];
-        }
-        for (int64_t b = 0; b < buckets; ++b) {
-            counts[b] = 0;
-            for (int c = 0; c < chunks; ++c) counts[b] += tables[c * buckets + b];
-        }
-        return int64_t{0};
-    });
-}
-
 // positions = where etype[i] is wanted, ascending; the caller knows how many those are.
 EXPORT int64_t hetune_index_select(const int32_t* etype, int64_t edges, const uint8_t* wanted,
                                    int32_t* positions, int64_t threads) {

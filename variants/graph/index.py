@@ -13,13 +13,10 @@ from hetune.variants.graph._order import (
     DstPairs,
     EdgeOrder,
     SelectedPairs,
-    select_edges,
     select_pairs,
-    sort_edges,
 )
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.lazy_steps import IndexRetention, Steps
-from hetune.variants.graph.row_groups import as_int32
 from hetune.variants.graph.state import GraphSlot
 
 __all__ = ["GraphIndex", "RelationStats"]
@@ -55,8 +52,11 @@ class GraphIndex(Steps):
         num_edges: E.
         num_nodes: N.
         num_etypes: R.
+        device: Where the tensors are.
         retention: What is kept of all indexes of the graph.
     """
+
+    device = torch.device("cpu")
 
     def __init__(self, graph: HeteroGraph, relations: tuple[int, ...] | None = None) -> None:
         """Prefer `GraphIndex.of`, which shares indexes."""
@@ -64,7 +64,8 @@ class GraphIndex(Steps):
         self.relations = relations
         self.num_nodes, self.num_etypes = graph.num_nodes, graph.num_etypes
         self._graph = weakref.ref(graph)
-        self._edges = self._edges_of(graph)
+        src, dst, etype = (ids.to(self.device) for ids in (graph.src, graph.dst, graph.etype))
+        self._edges = src, dst, etype
         self._whole = None if relations is None else self._whole_of(graph)
         self.retention: IndexRetention = (
             IndexRetention() if self._whole is None else self._whole.retention
@@ -124,7 +125,10 @@ class GraphIndex(Steps):
         """Position of each edge in the canonical order of all the graph's edges, [E]."""
         relations = self.relations
         if relations is None:
-            return self._iota(self.num_edges)
+            count, device = self.num_edges, self.device
+            return self.step(
+                "position", lambda: torch.arange(count, dtype=torch.int32, device=device)
+            )
         every = self.whole._order
         return self.step("position", lambda: self._selected(every, relations))
 
@@ -159,31 +163,31 @@ class GraphIndex(Steps):
         Raises:
             InputError: There is no such end.
         """
+        return self._nodes(end, having=True)
+
+    def nodes_without_edges(self, end: str) -> torch.Tensor:
+        """The other nodes than `nodes_with_edges`, ascending."""
+        return self._nodes(end, having=False)
+
+    def _nodes(self, end: str, *, having: bool) -> torch.Tensor:
         if end not in ("src", "dst"):
             raise InputError(f"no end {end!r}: give 'src' or 'dst'")
 
         def build() -> torch.Tensor:
-            has_edge = torch.zeros(self.num_nodes, dtype=torch.bool, device="cpu")
-            has_edge[self.src if end == "src" else self.dst] = True
-            return has_edge.nonzero().flatten().int()
+            ends = self.src if end == "src" else self.dst
+            has_edge = torch.zeros(self.num_nodes, dtype=torch.bool, device=ends.device)
+            has_edge[ends.long()] = True
+            return (has_edge == having).nonzero().flatten().int()
 
-        return self.step(f"nodes_with_edges({end})", build)
-
-    @property
-    def csc_edge(self) -> torch.Tensor:
-        """Edges (canonical positions) by source, equal ones ascending, [E]."""
-        return self.step(
-            "csc_edge",
-            lambda: index_native.sort_by_key(self.src, max(self.num_nodes, 1)),
-        )
+        return self.step(f"nodes({end}, {having})", build)
 
     @property
     def csc_indptr(self) -> torch.Tensor:
-        """First entry of each node in `csc_edge`, and E: source CSC, [N + 1]."""
+        """First of each node's outgoing edges, were they by source, and E: source CSC, [N + 1]."""
 
         def build() -> torch.Tensor:
-            counts = index_native.histogram(self.src, self.num_nodes)
-            return as_int32(np.append(0, np.cumsum(counts.numpy())))
+            counts = torch.bincount(self.src, minlength=self.num_nodes)
+            return torch.cat([counts.new_zeros(1), counts.cumsum(0)]).int()
 
         return self.step("csc_indptr", build)
 
@@ -271,16 +275,15 @@ class GraphIndex(Steps):
         whole = self.whole
 
         def build() -> RelationStats:
-            dst_pairs = index_native.histogram(whole.dst_pair_etype, whole.num_etypes)
-            src_pairs = np.diff(whole.src_pair_etype_ptr.numpy().astype(np.int64))
-            return RelationStats(whole._edges_per_relation, src_pairs, dst_pairs.numpy())
+            pairs = (
+                whole.rows_per_relation(whole.src_pair_etype),
+                whole.rows_per_relation(whole.dst_pair_etype),
+            )
+            return RelationStats(whole._edges_per_relation, *pairs)
 
         return whole.step("relation_stats", build)
 
     # How it is built.
-
-    def _edges_of(self, graph: HeteroGraph) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        return graph.src.cpu(), graph.dst.cpu(), graph.etype.cpu()
 
     def _whole_of(self, graph: HeteroGraph) -> "GraphIndex":
         return GraphIndex.of(graph)
@@ -288,23 +291,22 @@ class GraphIndex(Steps):
     def _pointers(self, name: str, keys: Callable[[], torch.Tensor], buckets: int) -> torch.Tensor:
         return self.step(name, lambda: index_native.pointers(keys(), buckets))
 
-    def _iota(self, count: int) -> torch.Tensor:
-        return self.step(
-            f"arange({count})", lambda: torch.arange(count, dtype=torch.int32, device="cpu")
-        )
+    def rows_per_relation(self, etype: torch.Tensor) -> np.ndarray:
+        """How many of some rows each relation has, int64 [R]; `etype` is theirs."""
+        return torch.bincount(etype, minlength=self.num_etypes).cpu().numpy()
 
     @property
     def _edges_per_relation(self) -> np.ndarray:
-        def build() -> np.ndarray:
-            return index_native.histogram(self._edges[2], self.num_etypes).numpy()
-
-        return self.step("edges_per_relation", build)
+        return self.step("edges_per_relation", lambda: self.rows_per_relation(self._edges[2]))
 
     @property
     def _order(self) -> EdgeOrder:
         """Of all edges."""
+        return self.step("order", self._sorted)
+
+    def _sorted(self) -> EdgeOrder:
         counts = self.num_nodes, self.num_etypes
-        return self.step("order", lambda: sort_edges(*self._edges, *counts))
+        return EdgeOrder(*index_native.order_edges(*self._edges, *counts))
 
     def _column(self, name: str) -> torch.Tensor:
         """A column of `EdgeOrder`; of some relations it is made when it is first asked for."""
@@ -323,7 +325,10 @@ class GraphIndex(Steps):
         return lambda: getattr(every, name).index_select(0, at)
 
     def _selected(self, every: EdgeOrder, relations: tuple[int, ...]) -> torch.Tensor:
-        return select_edges(every, relations, self.num_etypes, self.num_edges)
+        """Where the edges of some relations lie among all: a filter keeps every order."""
+        wanted = torch.zeros(self.num_etypes, dtype=torch.bool, device="cpu")
+        wanted[list(relations)] = True
+        return index_native.select(every.etype, wanted, self.num_edges)
 
     @property
     def _src_pairs(self) -> EdgeOrder | SelectedPairs:
@@ -336,7 +341,11 @@ class GraphIndex(Steps):
     @property
     def _src_pair_starts(self) -> np.ndarray:
         """First source pair of each relation, and PS, [R + 1]."""
-        return self.src_pair_etype_ptr.numpy()
+
+        def build() -> np.ndarray:
+            return np.append(0, np.cumsum(self.rows_per_relation(self.src_pair_etype)))
+
+        return self.step("src_pair_starts", build)
 
     @property
     def _dst_pairs(self) -> DstPairs:

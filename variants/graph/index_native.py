@@ -99,13 +99,6 @@ def number_pairs(dst: torch.Tensor, etype: torch.Tensor) -> tuple[torch.Tensor, 
     return out
 
 
-def histogram(keys: torch.Tensor, buckets: int) -> torch.Tensor:
-    """How many keys are k, for each k in [0, buckets): int64."""
-    counts = torch.empty(buckets, dtype=torch.int64, device="cpu")
-    _call("histogram", keys, keys.numel(), buckets, counts, torch.get_num_threads())
-    return counts
-
-
 def select(etype: torch.Tensor, wanted: torch.Tensor, count: int) -> torch.Tensor:
     """The `count` positions whose etype is wanted (bool [R])."""
     out = _new(count)

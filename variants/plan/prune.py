@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Container, Hashable, Iterator, Mapping
 from dataclasses import dataclass
@@ -94,20 +95,13 @@ def _dots(rows: Rows, body: tuple[Stmt, ...], shapes: dict[str, tuple[int, ...]]
                 shapes[name] = shape
                 if isinstance(expr, Inner):
                     longest = max((shapes[expr.x], shapes[expr.y]), key=len)
-                    yield Cost(False, rows, _product(longest))
+                    yield Cost(False, rows, math.prod(longest))
             case ForEach(rows=inner, body=statements):
                 yield from _dots(inner, statements, shapes)
             case EdgeSoftmax(scores=scores, sums=sums):
                 for part in scores:
                     yield from _dots(part.rows, part.body, shapes)
                 yield from _dots(rows, sums, shapes)
-
-
-def _product(shape: tuple[int, ...]) -> int:
-    product = 1
-    for extent in shape:
-        product *= extent
-    return product
 
 
 def _cheaper(small: tuple[Cost, ...], large: tuple[Cost, ...]) -> bool:

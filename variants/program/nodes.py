@@ -10,6 +10,7 @@ Shapes are row shapes: ``node[4,16]`` is a tensor of shape ``[N, 4, 16]``.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -79,10 +80,7 @@ class Type:
     @property
     def width(self) -> int:
         """Elements in a row."""
-        product = 1
-        for extent in self.shape:
-            product *= extent
-        return product
+        return math.prod(self.shape)
 
     def with_shape(self, *shape: int) -> Type:
         """The same rows with another row shape."""

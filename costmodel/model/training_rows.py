@@ -9,10 +9,10 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from hetune.costmodel.data import Problem
 from hetune.costmodel.features.devices import Rates, device_of, features_of
 from hetune.costmodel.model.overhead import Overhead
 from hetune.costmodel.model.ties import default_of, unless_tied
+from hetune.costmodel.problems import Problem
 from hetune.variants.errors import ModelError
 from hetune.variants.kernel.device import Device
 
