@@ -51,7 +51,7 @@ from hetune.costmodel.features.devices import Rates
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.bundle import load, save
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.costmodel.problems import Problem, count_graphs
+from hetune.costmodel.problems import LaunchBatch, Problem, count_graphs
 from hetune.costmodel.registry.calibration import load_calibration
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
@@ -262,13 +262,10 @@ def intervals(model: CostModel, judged: Sequence[Problem], machine: Rates) -> di
     held: list[bool] = []
     for problem in judged:
         launches = {launch for candidate in problem.candidates for launch in candidate.launches}
-        families, columns, seconds = zip(
-            *((launch.family, launch.columns, launch.seconds) for launch in launches), strict=True
-        )
-        features = np.array(problem.graph_features)
-        low, high = model.interval(
-            families, np.array(columns), features, machine, problem.threads
-        ).T
+        ordered = list(launches)
+        batch = LaunchBatch.of(problem, ((launch.family, launch.columns) for launch in ordered))
+        seconds = np.array([launch.seconds for launch in ordered])
+        low, high = model.interval(batch, machine).T
         held += ((low <= seconds) & (seconds <= high)).tolist()
     return {"launches": len(held), "meant": 0.8, "held": round(sum(held) / len(held), 4)}
 

@@ -11,6 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hetune.variants.kernel.device import Device
 from hetune.variants.program.labeled import LabeledProgram
 
@@ -91,6 +94,31 @@ class Problem:
     def best(self) -> CandidateSample:
         """The candidate that ran fastest."""
         return min(self.candidates, key=lambda c: c.seconds)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LaunchBatch:
+    """Launches on one graph, as cost models see them.
+
+    Attributes:
+        families: Kernel family of each launch.
+        columns: `CandidateTable.columns` of a table for the model's device; float64 [launches,
+            `column_names`].
+        graph_features: `graph_features` of the graph; float64 [graph features].
+        threads: How many share a launch.
+    """
+
+    families: tuple[str, ...]
+    columns: NDArray[np.float64]
+    graph_features: NDArray[np.float64]
+    threads: int
+
+    @classmethod
+    def of(cls, problem: Problem, launches: Iterable[tuple[str, tuple[float, ...]]]) -> LaunchBatch:
+        """Families and columns of launches of a problem."""
+        families, columns = zip(*launches, strict=True)
+        features = np.array(problem.graph_features)
+        return cls(families, np.array(columns), features, problem.threads)
 
 
 def count_graphs(problems: Iterable[Problem]) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetune.costmodel.features.devices import Rates
-from hetune.costmodel.problems import Problem
+from hetune.costmodel.problems import LaunchBatch, Problem
 
 _LIMIT = 3000
 """Launches of a kernel family that are kept: more are thinned out evenly."""
@@ -22,14 +22,7 @@ class Predictor(Protocol):
     def choose(self, problem: Problem, machine: Rates | None = None) -> str:
         """The variant that it would run, by id."""
 
-    def predict(
-        self,
-        families: tuple[str, ...],
-        columns: NDArray[np.float64],
-        graph_features: NDArray[np.float64],
-        machine: Rates,
-        threads: int,
-    ) -> NDArray[np.float64]:
+    def predict(self, launches: LaunchBatch, machine: Rates) -> NDArray[np.float64]:
         """Predicted seconds of launches."""
 
 
@@ -78,13 +71,7 @@ def predict_launches(
     found: dict[str, list[tuple[float, float]]] = {}
     for problem in problems:
         times = times_of(problem)
-        predicted = model.predict(
-            tuple(family for family, _ in times),
-            np.array([columns for _, columns in times]),
-            np.array(problem.graph_features),
-            machine,
-            problem.threads,
-        )
+        predicted = model.predict(LaunchBatch.of(problem, times), machine)
         for ((family, _), measured), seconds in zip(times.items(), predicted, strict=True):
             found.setdefault(family, []).append((float(np.median(measured)), float(seconds)))
     return {family: Points(*zip(*pairs, strict=True)) for family, pairs in found.items()}

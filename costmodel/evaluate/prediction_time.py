@@ -7,13 +7,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from hetune.costmodel.evaluate.points import Predictor, times_of
 from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.features.devices import Rates
 from hetune.costmodel.fingerprint import this_machine
-from hetune.costmodel.problems import Problem
+from hetune.costmodel.problems import LaunchBatch, Problem
 
 _CALLS = 3
 
@@ -49,18 +47,11 @@ def with_prediction_times(
 
 def prediction_seconds(model: Predictor, problem: Problem, machine: Rates) -> float:
     """What predicting all launches of a problem takes, in one batch, once warm."""
-    launches = times_of(problem)
-    arguments = (
-        tuple(family for family, _ in launches),
-        np.array([columns for _, columns in launches]),
-        np.array(problem.graph_features),
-        machine,
-        problem.threads,
-    )
-    model.predict(*arguments)
+    launches = LaunchBatch.of(problem, times_of(problem))
+    model.predict(launches, machine)
     seconds = []
     for _ in range(_CALLS):
         start = time.perf_counter()
-        model.predict(*arguments)
+        model.predict(launches, machine)
         seconds.append(time.perf_counter() - start)
     return statistics.median(seconds)

@@ -31,8 +31,6 @@ _AMOUNTS = (
     "scatter_bytes",
     "gemm_rows",
     "edge_visits",
-    "chain",
-    "chain_bytes",
 )
 _PLAIN = ("kernels", "starts", "gemms", "segment_sums", "k", "n")
 _GRAPH = (

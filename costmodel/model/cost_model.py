@@ -26,7 +26,7 @@ from hetune.costmodel.model.regressor import Target
 from hetune.costmodel.model.ties import LEAST_TIES, default_of, tie_of, unless_tied
 from hetune.costmodel.model.train import FamilyModel, HeldOut
 from hetune.costmodel.model.training_rows import TrainingRows, Weighting
-from hetune.costmodel.problems import Problem
+from hetune.costmodel.problems import LaunchBatch, Problem
 from hetune.costmodel.version import code_version
 from hetune.variants.errors import ModelError
 from hetune.variants.runtime.launch_columns import column_names
@@ -132,54 +132,36 @@ class CostModel:
         )
         return cls(families, manifest)
 
-    def predict(
-        self,
-        families: tuple[str, ...],
-        columns: NDArray[np.float64],
-        graph_features: NDArray[np.float64],
-        machine: Rates,
-        threads: int,
-    ) -> NDArray[np.float64]:
+    def predict(self, launches: LaunchBatch, machine: Rates) -> NDArray[np.float64]:
         """Seconds of launches on a graph.
 
         A kernel family that the model lacks gets what the roofline model says; that is logged.
 
         Args:
-            families: Kernel family of each row, as `CandidateTable.families`.
-            columns: `CandidateTable.columns` of a table for the model's device; float64 [rows,
-                `column_names`].
-            graph_features: `graph_features(graph)`; float64 [graph features].
-            machine: Rates of the machine that launches will run on.
-            threads: How many share a launch.
+            launches: What runs.
+            machine: Rates of the machine that they will run on.
 
         Returns:
-            float64 [rows].
+            float64 [launches].
 
         Raises:
             ModelError: The rates are those of another device than the model is for.
         """
-        return self._predicted(families, *self._seen(columns, graph_features, machine, threads))
+        return self._predicted(launches.families, *self._features(launches, machine))
 
-    def interval(
-        self,
-        families: tuple[str, ...],
-        columns: NDArray[np.float64],
-        graph_features: NDArray[np.float64],
-        machine: Rates,
-        threads: int,
-    ) -> NDArray[np.float64]:
+    def interval(self, launches: LaunchBatch, machine: Rates) -> NDArray[np.float64]:
         """Seconds between which 4 of 5 launches on new graphs lie.
 
         Takes what `predict` takes. The prediction is never outside. Where no quantiles are fitted
         the bounds are half and twice the prediction.
 
         Returns:
-            float64 [rows, 2].
+            float64 [launches, 2].
         """
-        X, roofline = self._seen(columns, graph_features, machine, threads)
-        seconds = self._predicted(families, X, roofline)
+        X, roofline = self._features(launches, machine)
+        seconds = self._predicted(launches.families, X, roofline)
         bounds = np.tile(np.log([1 / UNKNOWN_FACTOR, UNKNOWN_FACTOR]), (len(seconds), 1))
-        for family, places in _places(families):
+        for family, places in _places(launches.families):
             model = self._family(family)
             if model is not None and model.quantiles is not None:
                 bounds[places] = model.quantiles.predict(X[places])
@@ -188,22 +170,15 @@ class CostModel:
         result: NDArray[np.float64] = seconds[:, None] * np.exp(bounds)
         return result
 
-    def contributions(
-        self,
-        families: tuple[str, ...],
-        columns: NDArray[np.float64],
-        graph_features: NDArray[np.float64],
-        machine: Rates,
-        threads: int,
-    ) -> Contributions:
+    def contributions(self, launches: LaunchBatch, machine: Rates) -> Contributions:
         """What each feature adds to the prediction of each launch: XGBoost's own SHAP values.
 
         Takes what `predict` takes. Where the roofline model answers, all of it is in the base.
         """
-        X, roofline = self._seen(columns, graph_features, machine, threads)
+        X, roofline = self._features(launches, machine)
         found = np.zeros((len(X), X.shape[1] + 1))
         found[:, -1] = np.log(roofline)
-        for family, places in _places(families):
+        for family, places in _places(launches.families):
             if (model := self._family(family)) is not None:
                 found[places] = model.regressor.contributions(X[places], roofline=roofline[places])
         return Contributions(self.manifest.features, found[:, :-1], found[:, -1])
@@ -216,13 +191,8 @@ class CostModel:
             machine: Rates of the machine; those that the model was fitted with by default.
         """
         launches = [(c.variant, each) for c in problem.candidates for each in c.launches]
-        seconds = self.predict(
-            tuple(each.family for _, each in launches),
-            np.array([each.columns for _, each in launches]),
-            np.array(problem.graph_features),
-            machine or self.manifest.machine,
-            problem.threads,
-        )
+        batch = LaunchBatch.of(problem, ((each.family, each.columns) for _, each in launches))
+        seconds = self.predict(batch, machine or self.manifest.machine)
         found = {candidate.variant: self.run_seconds for candidate in problem.candidates}
         for (variant, _), each in zip(launches, seconds.tolist(), strict=True):
             found[variant] += each + self.launch_seconds
@@ -270,19 +240,15 @@ class CostModel:
         X: NDArray[np.float32],
         roofline: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """Seconds of launches, of what `_seen` gives."""
+        """Seconds of launches, of what `_features` gives."""
         seconds = roofline.copy()
         for family, places in _places(families):
             if (model := self._family(family)) is not None:
                 seconds[places] = model.regressor.predict(X[places], roofline=roofline[places])
         return seconds
 
-    def _seen(
-        self,
-        columns: NDArray[np.float64],
-        graph_features: NDArray[np.float64],
-        machine: Rates,
-        threads: int,
+    def _features(
+        self, launches: LaunchBatch, machine: Rates
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
         """Features of launches, and the roofline model's seconds."""
         device = self.manifest.device
@@ -291,7 +257,7 @@ class CostModel:
                 f"the cost model is for the device {device!r}, and the rates are those of "
                 f"{device_of(machine)!r}: ask the one of that device"
             )
-        return features_of(columns, graph_features, machine, threads)
+        return features_of(launches.columns, launches.graph_features, machine, launches.threads)
 
     def _family(self, name: str) -> FamilyModel | None:
         found = self.families.get(name)

@@ -20,6 +20,7 @@ from hetune.costmodel.features.devices import Rates, default_rates, device_of
 from hetune.costmodel.features.graph import graph_features
 from hetune.costmodel.model.bundle import load
 from hetune.costmodel.model.cost_model import UNKNOWN_FACTOR, Contributions, CostModel
+from hetune.costmodel.problems import LaunchBatch
 from hetune.costmodel.registry.calibration import ROOFLINE, load_calibration
 from hetune.costmodel.registry.default_model import (
     best_and_failure,
@@ -244,8 +245,7 @@ class Selector:
         estimates, threads = choice.scored.estimates, choice.threads
 
         def by_model(model: CostModel) -> tuple[np.ndarray, Contributions | None]:
-            seen = self._seen(table, domain)
-            effects = model.contributions(*seen, self.machine, threads)
+            effects = model.contributions(_launches(table, domain, threads), self.machine)
             return self._bounds(model, table, domain, threads), effects
 
         around = np.array([1 / UNKNOWN_FACTOR, UNKNOWN_FACTOR])
@@ -322,12 +322,6 @@ class Selector:
         )
         return False
 
-    def _seen(
-        self, table: CandidateTable, domain: Domain
-    ) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
-        """What a model sees: families and columns of the table's rows, features of the graph."""
-        return table.families, table.columns(domain), graph_features(domain.graph)
-
     def _scale(self, families: tuple[str, ...]) -> np.ndarray:
         """What calibration multiplies predictions by, float64 [rows]."""
         if not self._offsets:
@@ -338,22 +332,20 @@ class Selector:
     def _bounds(
         self, model: CostModel, table: CandidateTable, domain: Domain, threads: int
     ) -> np.ndarray:
-        found = model.interval(*self._seen(table, domain), self.machine, threads)
+        found = model.interval(_launches(table, domain, threads), self.machine)
         return _finite(found * self._scale(table.families)[:, None])
 
     def _estimated(
         self, model: CostModel, table: CandidateTable, domain: Domain, threads: int
     ) -> CostEstimates:
-        families, columns, features = self._seen(table, domain)
-        launches = model.predict(families, columns, features, self.machine, threads)
-        runs = table.runs(domain)
-        launches *= self._scale(families) * runs
+        batch, runs = _launches(table, domain, threads), table.runs(domain)
+        launches = model.predict(batch, self.machine) * (self._scale(batch.families) * runs)
         launched = table.totals(launches + model.launch_seconds * runs)
         seconds = _finite(launched + model.run_seconds)
         prepare = _finite(model.prepare_seconds(table.preparation(domain)))
         replays = None
         if isinstance(self.machine, GpuModel):
-            replays = replay_seconds(table, domain, columns, launches, self.machine)
+            replays = replay_seconds(table, domain, batch.columns, launches, self.machine)
             replays = _finite(replays + model.run_seconds)
         return CostEstimates(seconds, launches, prepare, LEARNED, replays, table.default, model.tie)
 
@@ -378,6 +370,10 @@ def _loaded(device: Device, root: Path, state: State) -> _Loaded:
     model, failed = best_and_failure(device=device)
     selector = Selector.adapted(model, ModelRegistry(device=device))
     return _Loaded(selector, time.monotonic() + RETRY_SECONDS if failed else math.inf)
+
+
+def _launches(table: CandidateTable, domain: Domain, threads: int) -> LaunchBatch:
+    return LaunchBatch(table.families, table.columns(domain), graph_features(domain.graph), threads)
 
 
 def _roofline(rates: Rates) -> RooflineEstimator:

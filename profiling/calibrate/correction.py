@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hetune.costmodel.features.devices import Rates, roofline_of
 from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.problems import LaunchBatch
 from hetune.profiling.records import Measurement, Status
 from hetune.profiling.store.summary import TIME, quantile
 
@@ -83,10 +84,11 @@ def predictions(model: CostModel | None, machine: Rates) -> Predict:
     """What a cost model, or the roofline model, predicts for a machine of these rates."""
 
     def predict(observed: Observed) -> NDArray[np.float64]:
-        given = observed.columns, observed.graph_features, machine, observed.threads
-        if model is not None:
-            return model.predict(observed.families, *given)
-        return roofline_of(observed.columns, machine, observed.threads)
+        columns, threads = observed.columns, observed.threads
+        if model is None:
+            return roofline_of(columns, machine, threads)
+        launches = LaunchBatch(observed.families, columns, observed.graph_features, threads)
+        return model.predict(launches, machine)
 
     return predict
 

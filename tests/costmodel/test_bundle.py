@@ -18,6 +18,7 @@ import pytest
 from hetune.costmodel.features import graph, launch
 from hetune.costmodel.model import bundle
 from hetune.costmodel.model.manifest import FORMAT
+from hetune.costmodel.problems import LaunchBatch
 from hetune.variants.errors import ModelError
 from hetune.variants.registry.sealed_json import unsealed
 from hetune.variants.runtime.launch_columns import COLUMNS
@@ -41,14 +42,8 @@ def copy(saved, tmp_path):
 def test_a_loaded_model_predicts_what_the_saved_one_does(saved):
     before, after = small_model(), bundle.load(saved)
     [problem] = problems(graph_families=1, graphs=1, widths=(64,), seed=9)
-    launches = [each for c in problem.candidates for each in c.launches]
-    given = (
-        tuple(each.family for each in launches),
-        np.array([each.columns for each in launches]),
-        np.array(problem.graph_features),
-        MACHINE,
-        problem.threads,
-    )
+    launches = [(each.family, each.columns) for c in problem.candidates for each in c.launches]
+    given = LaunchBatch.of(problem, launches), MACHINE
     np.testing.assert_array_equal(after.predict(*given), before.predict(*given))
     np.testing.assert_array_equal(after.interval(*given), before.interval(*given))
     assert after.totals(problem) == before.totals(problem)

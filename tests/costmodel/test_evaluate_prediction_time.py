@@ -33,10 +33,11 @@ class Model:
     def totals(self, problem, machine=None):
         return {c.variant: float(i) for i, c in enumerate(problem.candidates)}
 
-    def predict(self, families, columns, graph_features, machine, threads):
-        assert columns.shape[0] == len(families)
-        self.asked.append((len(families), graph_features.shape, machine, threads))
-        return np.ones(len(families))
+    def predict(self, launches, machine):
+        count = len(launches.families)
+        assert launches.columns.shape[0] == count
+        self.asked.append((count, launches.graph_features.shape, machine, launches.threads))
+        return np.ones(count)
 
 
 def report_of(problems, model):

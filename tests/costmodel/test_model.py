@@ -13,7 +13,7 @@ from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import TrainingData
 from hetune.costmodel.model.overhead import Overhead
 from hetune.costmodel.model.training_rows import TrainingRows, Weighting
-from hetune.costmodel.problems import Problem
+from hetune.costmodel.problems import LaunchBatch, Problem
 from hetune.variants.errors import ModelError
 from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.roofline import roofline_seconds
@@ -47,7 +47,7 @@ def launches_of(problem: Problem) -> tuple[tuple[str, ...], np.ndarray, np.ndarr
 def test_predicts_launches_on_graphs_of_new_families(model):
     for problem in NEW:
         families, columns, shape, threads = launches_of(problem)
-        found = model.predict(families, columns, shape, MACHINE, threads)
+        found = model.predict(LaunchBatch(families, columns, shape, threads), MACHINE)
         pairs = zip(families, columns, strict=True)
         expected = [true_seconds(name, row[None])[0] for name, row in pairs]
         assert found.dtype == np.float64
@@ -56,9 +56,9 @@ def test_predicts_launches_on_graphs_of_new_families(model):
 
 def test_the_order_and_number_of_rows_change_nothing(model):
     families, columns, shape, threads = launches_of(NEW[0])
-    together = model.predict(families, columns, shape, MACHINE, threads)
+    together = model.predict(LaunchBatch(families, columns, shape, threads), MACHINE)
     alone = [
-        model.predict((name,), row[None], shape, MACHINE, threads)[0]
+        model.predict(LaunchBatch((name,), row[None], shape, threads), MACHINE)[0]
         for name, row in zip(families, columns, strict=True)
     ]
     np.testing.assert_array_equal(together, alone)
@@ -70,7 +70,7 @@ def test_a_variant_costs_its_launches_and_what_starting_them_costs(model):
     assert list(totals) == [candidate.variant for candidate in problem.candidates]
     families, columns, shape, threads = launches_of(problem)
     count = len(problem.candidates[0].launches)
-    first = model.predict(families[:count], columns[:count], shape, MACHINE, threads)
+    first = model.predict(LaunchBatch(families[:count], columns[:count], shape, threads), MACHINE)
     expected = first.sum() + count * model.launch_seconds + model.run_seconds
     assert totals[problem.candidates[0].variant] == pytest.approx(expected)
     assert model.launch_seconds == pytest.approx(LAUNCH_SECONDS)
@@ -116,8 +116,8 @@ def test_intervals_hold_the_prediction_and_most_launches_of_new_families(model):
     inside = []
     for problem in problems(graph_families=8, seed=2):
         families, columns, shape, threads = launches_of(problem)
-        low, high = model.interval(families, columns, shape, MACHINE, threads).T
-        predicted = model.predict(families, columns, shape, MACHINE, threads)
+        low, high = model.interval(LaunchBatch(families, columns, shape, threads), MACHINE).T
+        predicted = model.predict(LaunchBatch(families, columns, shape, threads), MACHINE)
         assert (low <= predicted).all()
         assert (predicted <= high).all()
         measured = np.array([each.seconds for c in problem.candidates for each in c.launches])
@@ -127,8 +127,12 @@ def test_intervals_hold_the_prediction_and_most_launches_of_new_families(model):
 
 def test_contributions_add_up_to_the_logarithm_of_the_prediction(model):
     families, columns, shape, threads = launches_of(NEW[0])
-    found = model.contributions((*families[:-1], "new"), columns, shape, MACHINE, threads)
-    predicted = model.predict((*families[:-1], "new"), columns, shape, MACHINE, threads)
+    found = model.contributions(
+        LaunchBatch((*families[:-1], "new"), columns, shape, threads), MACHINE
+    )
+    predicted = model.predict(
+        LaunchBatch((*families[:-1], "new"), columns, shape, threads), MACHINE
+    )
     assert found.names == launch.NAMES
     np.testing.assert_allclose(found.base + found.values.sum(axis=1), np.log(predicted), atol=1e-4)
     assert not found.values[-1].any()
@@ -138,12 +142,14 @@ def test_the_roofline_model_answers_for_kernel_families_that_are_new(model, capl
     families, columns, shape, threads = launches_of(NEW[0])
     names = ("unheard", *families[1:])
     with caplog.at_level(logging.WARNING):
-        found = [model.predict(names, columns, shape, MACHINE, threads) for _ in range(2)]
+        found = [
+            model.predict(LaunchBatch(names, columns, shape, threads), MACHINE) for _ in range(2)
+        ]
     roofline = roofline_seconds(columns[:1], MACHINE, threads)
     assert found[0][0] == roofline[0]
     [record] = [r for r in caplog.records if "unheard" in r.getMessage()]
     assert "roofline" in record.getMessage()
-    bounds = model.interval(names, columns, shape, MACHINE, threads)
+    bounds = model.interval(LaunchBatch(names, columns, shape, threads), MACHINE)
     assert bounds[0] == pytest.approx([roofline[0] / 2, roofline[0] * 2])
 
 
@@ -174,8 +180,8 @@ def test_without_folds_there_are_no_scores_and_intervals_are_wide():
     model = CostModel.fit(problems(), MACHINE, FINGERPRINT, target="log-seconds", folds=0)
     assert model.manifest.metrics.keys() == {"roofline"}
     families, columns, shape, threads = launches_of(NEW[0])
-    predicted = model.predict(families, columns, shape, MACHINE, threads)
-    bounds = model.interval(families, columns, shape, MACHINE, threads)
+    predicted = model.predict(LaunchBatch(families, columns, shape, threads), MACHINE)
+    bounds = model.interval(LaunchBatch(families, columns, shape, threads), MACHINE)
     np.testing.assert_allclose(bounds, predicted[:, None] * [0.5, 2])
 
 
@@ -303,7 +309,8 @@ def test_what_cores_fetch_from_each_other_is_no_part_of_what_trees_see():
     ).any()
     least, most = (
         model.predict(
-            ("fused",) * len(columns), columns, np.array(problem.graph_features), machine, 2
+            LaunchBatch(("fused",) * len(columns), columns, np.array(problem.graph_features), 2),
+            machine,
         )
         for machine in machines
     )

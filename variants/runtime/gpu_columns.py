@@ -20,7 +20,6 @@ from hetune.variants.kernel.passes.phases import phase_of
 from hetune.variants.kernel.widths import widest
 from hetune.variants.program.nodes import ALL_EDGES, Space
 from hetune.variants.runtime.domain import Domain
-from hetune.variants.runtime.gpu_chains import Chain, Longest, chains_of
 
 GPU_COLUMNS = (
     "starts",
@@ -31,8 +30,6 @@ GPU_COLUMNS = (
     "walks",
     "walk_elements",
     "walk_edges",
-    "chain",
-    "chain_bytes",
 )
 """Names of a row's numbers on a GPU, after `COLUMNS`.
 
@@ -43,13 +40,9 @@ GPU_COLUMNS = (
   and head; `tile_rows`, `tile_columns`, `warps`: as in the schedule;
 - `walks`: programs of its traversals, as if each row had a part of its own and one for each
   `part_edges` of its edges;
-- `walk_elements`, `walk_edges`: as in the schedule;
-- `chain`: steps that the slowest program of each kernel takes one after the other, summed over the
-  kernels: loads of edges or pairs each of which waits for the one before; `chain_bytes`: what
-  they load.
+- `walk_elements`, `walk_edges`: as in the schedule.
 """
 
-_ELEMENT = 4
 _BY_RELATION = {Space.EDGE: "edges", Space.SRC_PAIR: "src_pairs", Space.DST_PAIR: "dst_pairs"}
 
 
@@ -64,7 +57,6 @@ class GpuColumns:
         self._fixed = np.zeros((len(launches), len(GPU_COLUMNS)))
         self._tiles: dict[tuple[Rows, int], list[tuple[int, int]]] = {}
         self._walks: dict[tuple[Rows, int], list[int]] = {}
-        self._chains: dict[Chain, list[int]] = {}
         for row, (launch, schedule) in enumerate(launches):
             assert isinstance(schedule, GpuSchedule)
             self._add(row, launch, schedule)
@@ -81,19 +73,12 @@ class GpuColumns:
             count = math.ceil(domain.count(rows) / size)
             for row in users:
                 found[row, walks] += count
-        chain, longest = GPU_COLUMNS.index("chain"), Longest.of(domain)
-        for each, walkers in self._chains.items():
-            steps = each.steps(longest, domain)
-            np.add.at(found[:, chain], walkers, steps)
-            np.add.at(found[:, chain + 1], walkers, _ELEMENT * steps * each.elements)
         return found
 
     def _add(self, row: int, launch: Launch, schedule: GpuSchedule) -> None:
         starts = 0
         for kernel, *others in gpu_kernels(launch):
             starts += 1
-            for chain in chains_of((kernel, *others), launch, schedule):
-                self._chains.setdefault(chain, []).append(row)
             if isinstance(kernel, Gemm):
                 starts += bool(kernel.fill)
                 columns = math.ceil(kernel.n / schedule.tile_columns)
@@ -119,8 +104,6 @@ class GpuColumns:
             0,
             schedule.elements,
             schedule.edges,
-            0,
-            0,
         )
 
 

@@ -2,8 +2,7 @@
 
 It answers until models are trained on measurements of a card. A kernel takes the longer of its
 arithmetic and its traffic, for a card does both at the same time, and starting it; a card that has
-fewer programs than it could run is used in part. Then the slowest program is waited for, whose
-steps are one after the other (`gpu_chains`).
+fewer programs than it could run is used in part.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class GpuModel:
     """Rates of a whole card, and its cache.
 
     The defaults are an H100's in a virtual machine: products and copies as `make gpu-check` has
-    them, starting kernels and steps as they fit the times of 35 problems best (ADR 13), and the
+    them, starting kernels as it fits the times of 35 problems best (ADR 13), and the
     others of the order of a data sheet's. Only their proportions decide a choice.
 
     Attributes:
@@ -41,8 +40,6 @@ class GpuModel:
         launch_seconds: Starting a kernel.
         node_seconds: Starting one that is part of a CUDA graph.
         programs: How many programs keep the card busy.
-        step_seconds: A step of a program that waits for the one before.
-        program_rate: Bytes per second that one program loads.
     """
 
     matrix_flops: float = 51e12
@@ -54,8 +51,6 @@ class GpuModel:
     launch_seconds: float = 16e-6
     node_seconds: float = 1.5e-6
     programs: int = 528
-    step_seconds: float = 0.5e-6
-    program_rate: float = 8e9
 
     def rates(self, working_set: np.ndarray) -> np.ndarray:
         """Bytes per second of rows picked from sets of so many bytes."""
@@ -112,8 +107,7 @@ def gpu_roofline_seconds(
     # The last wave of programs is waited for, however few it has.
     waves = np.ceil(programs / gpu.programs) / np.maximum(programs / gpu.programs, 1.0)
     busy = np.maximum(arithmetic, traffic) * waves / share
-    waited = of["chain"] * gpu.step_seconds + of["chain_bytes"] / gpu.program_rate
-    seconds: np.ndarray = busy + waited + of["starts"] * gpu.launch_seconds
+    seconds: np.ndarray = busy + of["starts"] * gpu.launch_seconds
     return seconds
 
 

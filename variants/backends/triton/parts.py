@@ -11,7 +11,6 @@ from torch import Tensor
 from hetune.variants.backends.places import segment_array
 from hetune.variants.backends.triton.arguments import Cut, PartsTable
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.program.nodes import ALL_EDGES
 
 _IndexOf = Callable[[str], GraphIndex]
 
@@ -64,7 +63,7 @@ def parts_of(cut: Cut, index_of: _IndexOf) -> RowParts:
         index_of: The index of a group.
     """
     pointers = _pointers(cut, index_of)
-    return index_of(ALL_EDGES).step(_name(cut, cut, index_of), lambda: _parts(pointers, cut))
+    return _owner(cut, index_of).step(f"parts({cut})", lambda: _parts(pointers, cut))
 
 
 def programs_of(table: PartsTable, index_of: _IndexOf) -> PartPrograms:
@@ -75,19 +74,19 @@ def programs_of(table: PartsTable, index_of: _IndexOf) -> PartPrograms:
         index_of: The index of a group.
     """
     parts = parts_of(table.cut, index_of)
-    name = _name(table, table.cut, index_of)
-    return index_of(ALL_EDGES).step(name, lambda: _programs(parts, table))
+    index = _owner(table.cut, index_of)
+    return index.step(f"programs({table})", lambda: _programs(parts, table))
 
 
 def carried(cut: Cut, index_of: _IndexOf) -> int:
     """How many partial rows there are, of all levels."""
-    name = f"partial rows of {_name(cut, cut, index_of)}"
-    return index_of(ALL_EDGES).step(name, lambda: _carried(_pointers(cut, index_of), cut.most))
+    index = _owner(cut, index_of)
+    return index.step(f"carried({cut})", lambda: _carried(_pointers(cut, index_of), cut.most))
 
 
-def _name(what: Cut | PartsTable, cut: Cut, index_of: _IndexOf) -> str:
-    """Groups are told apart by their relations, which the graph decides."""
-    return f"{what} {[index_of(loop.group).relations for loop in cut.loops]}"
+def _owner(cut: Cut, index_of: _IndexOf) -> GraphIndex:
+    """Where what is built is kept: on a graph, one group of a name goes with those of others."""
+    return index_of(cut.loops[0].group)
 
 
 def _carried(pointers: Sequence[Tensor], most: int) -> int:
