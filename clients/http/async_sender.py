@@ -10,8 +10,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import httpx
 
 from hetune.clients.http.call import ServiceCall, as_method
+from hetune.clients.http.endpoint import Endpoint, retries_of, transport_options
 from hetune.clients.http.job_calls import Event
-from hetune.clients.http.options import options_of, retries_of
 from hetune.clients.http.retries import CallAttempts, Outcome
 from hetune.clients.http.watch import JobWatch
 from hetune.clients.http.wire import BODY, has_tensors
@@ -44,13 +44,13 @@ class AsyncSender:
         transport: httpx.AsyncBaseTransport | None,
     ) -> None:
         self._retries = retries_of(retries)
-        self._http = httpx.AsyncClient(**options_of(url, key, timeout, transport))
+        self._endpoint = Endpoint(url, key, timeout)
+        self._transport = transport or httpx.AsyncHTTPTransport(**transport_options())
 
     async def send(self, call: ServiceCall[T], retries: int | None = None) -> T:
         """As `Sender.send`."""
-        attempts = CallAttempts(
-            call, self._http.base_url, self._retries if retries is None else retries
-        )
+        retries = self._retries if retries is None else retries
+        attempts = CallAttempts(call, self._endpoint.url, retries)
         while True:
             outcome = await self._try(call)
             pause = attempts.pause(outcome)
@@ -60,12 +60,11 @@ class AsyncSender:
 
     async def watch(self, id: int, after: int) -> AsyncIterator[Event]:
         """As `Sender.watch`."""
-        watch = JobWatch(id, after, self._http.base_url, self._retries)
+        watch = JobWatch(id, after, self._endpoint.url, self._retries)
         while not watch.is_over:
             outcome: Outcome | None = None
             try:
-                request = watch.ask().request(self._http, None)
-                response = await self._http.send(request, stream=True)
+                response = await self._begun(watch.ask())
                 async with aclosing(response):
                     if watch.takes(response):
                         async for line in response.aiter_lines():
@@ -80,12 +79,12 @@ class AsyncSender:
 
     async def close(self) -> None:
         """Ends the connections."""
-        await self._http.aclose()
+        self._endpoint.is_closed = True
+        await self._transport.aclose()
 
     async def _try(self, call: ServiceCall[Any]) -> Outcome:
         try:
-            request = call.request(self._http, _pieces(call) if call.body else None)
-            response = await self._http.send(request, stream=True)
+            response = await self._begun(call)
             async with aclosing(response):
                 if has_tensors(response):
                     body = response.extensions[BODY] = bytearray()
@@ -97,10 +96,12 @@ class AsyncSender:
             return error
         return response
 
-
-async def _pieces(call: ServiceCall[Any]) -> AsyncIterator[Any]:
-    for piece in call.pieces():
-        yield piece
+    async def _begun(self, call: ServiceCall[Any]) -> httpx.Response:
+        """The answer to a call, of which the head is read."""
+        request = self._endpoint.request(call)
+        response = await self._transport.handle_async_request(request)
+        response.request = request
+        return response
 
 
 class AsyncClientPart:

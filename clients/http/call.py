@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -13,7 +12,7 @@ from urllib.parse import quote
 import httpx
 
 from hetune.clients.http.wire import check, foreign
-from hetune.service.core.formats.message import MEDIA_TYPE, Pieces
+from hetune.service.core.formats.message import Pieces, in_pieces
 from hetune.variants.errors import InputError
 
 T = TypeVar("T")
@@ -22,11 +21,6 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Called while a body is sent, with the bytes that are sent and those that are to be sent."""
 JSON = "application/json"
 EVENTS = "text/event-stream"
-_EVENTS_SECONDS = 30.0
-"""A stream of events has a comment at least every 15 seconds, whatever becomes of its job."""
-_SHORT = 1 << 18
-_LONGEST = 1 << 18
-"""Most bytes between two calls of `Progress`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,26 +48,12 @@ class ServiceCall(Generic[T]):
     is_repeatable: bool = True
     timeout: float | None = None
 
-    def request(self, http: httpx.Client | httpx.AsyncClient, content: Any) -> httpx.Request:
-        """A request that sends it.
-
-        Args:
-            http: Whose URL, headers and times it has.
-            content: The body, or an iterator over its `pieces` as `http` takes them.
-        """
-        headers = {"Accept": self.accept} | trace_headers()
-        if self.body is not None:
-            kind = JSON if isinstance(self.body, bytes) else MEDIA_TYPE
-            headers |= {"Content-Type": kind, "Content-Length": str(len(self.body))}
-        return http.build_request(
-            self.method, self.path, content=content, headers=headers, timeout=self._times(http)
-        )
-
     def pieces(self) -> Iterator[Any]:
         """The body, from its begin: bytes, and views of tensors where they lie."""
-        assert self.body is not None
+        if self.body is None:
+            return
         sent, length = 0, len(self.body)
-        for piece in _gathered([self.body] if isinstance(self.body, bytes) else self.body.views()):
+        for piece in in_pieces([self.body]) if isinstance(self.body, bytes) else self.body:
             yield piece
             sent += len(piece)
             if self.progress is not None:
@@ -91,46 +71,6 @@ class ServiceCall(Generic[T]):
             return self.read(response)
         except (ValueError, KeyError, IndexError, TypeError) as error:
             raise foreign(response, str(error)) from None
-
-    def _times(self, http: httpx.Client | httpx.AsyncClient) -> httpx.Timeout:
-        times = http.timeout.as_dict()
-        if self.timeout is not None:
-            times["read"] = self.timeout
-        if self.accept == EVENTS and times["read"] is not None:
-            times["read"] = max(times["read"], _EVENTS_SECONDS)
-        return httpx.Timeout(**times)
-
-
-def _gathered(contents: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """What is short comes together, copied; what is long comes in pieces, where it lies."""
-    waiting: list[bytes | memoryview] = []
-    length = 0
-    for content in contents:
-        if length + len(content) <= _SHORT:
-            waiting.append(content)
-            length += len(content)
-            continue
-        if waiting:
-            yield b"".join(waiting)
-            waiting, length = [], 0
-        view = memoryview(content)
-        yield from (view[first : first + _LONGEST] for first in range(0, len(view), _LONGEST))
-    if waiting:
-        yield b"".join(waiting)
-
-
-def trace_headers() -> dict[str, str]:
-    """W3C's `traceparent` and `tracestate` of the span that is current; none where there is none.
-
-    Imports nothing unless the program has.
-    """
-    if "opentelemetry.trace" not in sys.modules:
-        return {}
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-    found: dict[str, str] = {}
-    TraceContextTextMapPropagator().inject(found)
-    return found
 
 
 def as_method(method: M, call: Callable[..., ServiceCall[Any]]) -> M:

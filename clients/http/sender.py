@@ -11,8 +11,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import httpx
 
 from hetune.clients.http.call import ServiceCall, as_method
+from hetune.clients.http.endpoint import Endpoint, retries_of, transport_options
 from hetune.clients.http.job_calls import Event
-from hetune.clients.http.options import options_of, retries_of
 from hetune.clients.http.retries import CallAttempts, Outcome
 from hetune.clients.http.watch import JobWatch
 from hetune.clients.http.wire import BODY, has_tensors
@@ -45,13 +45,14 @@ class Sender:
         transport: httpx.BaseTransport | None,
     ) -> None:
         self._retries = retries_of(retries)
-        self._options = options_of(url, key, timeout, transport)
-        self._pid, self._client = os.getpid(), httpx.Client(**self._options)
+        self._endpoint = Endpoint(url, key, timeout)
+        self._given = transport
+        self._pid, self._transport = os.getpid(), self._connected()
 
     @property
     def url(self) -> httpx.URL:
         """Of the service."""
-        return self._client.base_url
+        return self._endpoint.url
 
     def send(self, call: ServiceCall[T], retries: int | None = None) -> T:
         """The result of a call.
@@ -83,8 +84,7 @@ class Sender:
         while not watch.is_over:
             outcome: Outcome | None = None
             try:
-                http = self._http()
-                response = http.send(watch.ask().request(http, None), stream=True)
+                response = self._begun(watch.ask())
                 with closing(response):
                     if watch.takes(response):
                         yield from filter(None, map(watch.event, response.iter_lines()))
@@ -97,13 +97,12 @@ class Sender:
 
     def close(self) -> None:
         """Ends the connections."""
-        self._client.close()
+        self._endpoint.is_closed = True
+        self._transport.close()
 
     def _try(self, call: ServiceCall[Any]) -> Outcome:
-        http = self._http()
         try:
-            request = call.request(http, call.pieces() if call.body else None)
-            response = http.send(request, stream=True)
+            response = self._begun(call)
             with closing(response):
                 if has_tensors(response):
                     body = response.extensions[BODY] = bytearray()
@@ -115,10 +114,17 @@ class Sender:
             return error
         return response
 
-    def _http(self) -> httpx.Client:
+    def _begun(self, call: ServiceCall[Any]) -> httpx.Response:
+        """The answer to a call, of which the head is read."""
         if self._pid != os.getpid():
-            self._pid, self._client = os.getpid(), httpx.Client(**self._options)
-        return self._client
+            self._pid, self._transport = os.getpid(), self._connected()
+        request = self._endpoint.request(call)
+        response = self._transport.handle_request(request)
+        response.request = request
+        return response
+
+    def _connected(self) -> httpx.BaseTransport:
+        return self._given or httpx.HTTPTransport(**transport_options())
 
 
 class ClientPart:

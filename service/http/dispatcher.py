@@ -116,9 +116,10 @@ class Dispatcher:
             HTTPException: It comes too slowly (408).
         """
         self.computing.check()
-        async with self.body(request, most) as found:
+        with self.bodies.held() as held:
+            body = await read(request, held, most, self.service.limits)
             with self.computing.entered():
-                yield found
+                yield body
 
     @asynccontextmanager
     async def uploaded(self, request: Request, *allowed: Media) -> AsyncIterator[Upload]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from starlette.responses import Response
 
-from hetune.service.core.formats.message import Pieces
+from hetune.service.core.formats.message import Pieces, in_pieces
 from hetune.service.http.asgi import Receive, Scope, Send
 from hetune.service.http.gate import Gate
-
-_AT_ONCE = 1 << 20
-"""Bytes that a client has to have taken before more are sent."""
 
 
 class PiecesResponse(Response):
@@ -47,12 +44,7 @@ class PiecesResponse(Response):
         content = self._content
         sent = 0
         with self._gate.keeping(len(content)):
-            for piece in _parts(content) if isinstance(content, bytes) else content:
+            for piece in in_pieces([content]) if isinstance(content, bytes) else content:
                 sent += len(piece)
                 more = sent < len(content)
                 await send({"type": "http.response.body", "body": piece, "more_body": more})
-
-
-def _parts(content: bytes) -> Iterator[bytes]:
-    for begin in range(0, len(content), _AT_ONCE):
-        yield content[begin : begin + _AT_ONCE]

@@ -130,8 +130,8 @@ def routes(work: Dispatcher, sessions: Sessions | None = None) -> FastAPI:
     )
     add_handlers(app)
     for part in (
+        inference.router(work),  # routes are looked up in this order
         _health(service),
-        inference.router(work),
         graphs.router(work),
         features.router(work),
         models.router(work),

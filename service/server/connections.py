@@ -12,6 +12,8 @@ READ_SECONDS = 120.0
 """Until a client has to have read some of an answer, of which no more than a MiB is under way."""
 HEAD_BYTES = 1 << 16
 """The most that is received of a head after its first piece, or of the trailers of a body."""
+AT_ONCE_BYTES = 1 << 12
+"""A larger answer goes out as soon as it is there, a smaller one with what the loop does next."""
 MOST_WAITING = 64
 """Requests that wait for the answer to one before them."""
 
@@ -37,6 +39,7 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begins to wait."""
         super().connection_made(transport)  # type: ignore[arg-type]  # uvloop's is none by class
+        self.transport.set_write_buffer_limits(high=AT_ONCE_BYTES)
         self._watch()
 
     def data_received(self, data: bytes) -> None:

@@ -81,7 +81,7 @@ def test_answers_say_which_request_they_are_of(client):
 @pytest.mark.parametrize(("headers", "id"), [({"x-request-id": "r"}, "r"), ({}, "")], ids=range(2))
 def test_request_ids_are_those_of_the_answer(kind, headers, id):
     report = RunReport(model="m", version=1, graph="0" * 32, layers=())
-    content = b"".join(Pieces(report.model_dump_json(), {"out/0": X}).views())
+    content = b"".join(Pieces(report.model_dump_json(), {"out/0": X}))
     transport = Script(httpx.Response(200, headers=headers, content=content)).transport
     with connected(kind, "http://elsewhere", transport=transport) as found:
         assert found.infer("m", "0" * 32, X).request_id == id

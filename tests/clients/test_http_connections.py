@@ -103,7 +103,7 @@ def test_tensors_are_sent_from_where_they_lie():
 def test_tensors_go_and_come_back_bit_by_bit(kind, rows):
     x, y = torch.randn(rows, 3), torch.randn(rows, 5)
     report = RunReport(model="m", version=1, graph="0" * 32, layers=())
-    content = b"".join(Pieces(report.model_dump_json(), {"out/0": y}).views())
+    content = b"".join(Pieces(report.model_dump_json(), {"out/0": y}))
     bodies = []
 
     def talk(played, peer):
@@ -195,7 +195,7 @@ def test_a_forked_process_has_connections_of_its_own(monkeypatch):
     with (
         playing(listing) as server,
         Client(server.url, timeout=SECONDS) as client,
-        client._sender._http(),  # the parent's, which the child leaves as they are
+        client._sender._transport,  # the parent's, which the child leaves as they are
     ):
         for process, connections in ((1, 1), (1, 1), (2, 2), (2, 2)):
             if process != 1:

@@ -39,6 +39,7 @@ TENSORS = {
 @pytest.mark.parametrize("tensors", [TENSORS, {}], ids=["some", "none"])
 def test_pieces_join_to_the_container(monkeypatch, piece, tensors):
     monkeypatch.setattr(message, "_PIECE", piece)
+    monkeypatch.setattr(message, "_SHORT", piece)
     pieces = Pieces('{"a": "ü"}', tensors)
     first, again = list(pieces), list(pieces)
     assert first == again
@@ -54,11 +55,13 @@ def test_pieces_join_to_the_container(monkeypatch, piece, tensors):
 
 
 def test_pieces_are_small_and_tensors_are_not_copied():
-    large = torch.zeros(1 << 20, dtype=torch.uint8)
+    large = torch.zeros(5 << 19, dtype=torch.uint8)
     pieces = Pieces("{}", {"x": large})
     large += 1
-    gone = list(pieces)
-    assert max(map(len, gone)) <= 2 << 18
+    head, *gone = pieces
+    assert [len(piece) for piece in gone] == [1 << 20, 1 << 20, 1 << 19]
+    assert all(isinstance(piece, memoryview) for piece in gone)
+    gone.insert(0, head)
     assert unpack(b"".join(gone)).tensors["x"].all()
 
 

@@ -10,6 +10,7 @@ from fastapi import Request
 from hetune.service.core.formats.message import MEDIA_TYPE, Pieces
 from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.routes import inference
+from hetune.service.http.routes.requests import InferRequest
 from hetune.variants.errors import BusyError
 
 from ._serving import LIMITS, make_service, tiny_features
@@ -24,9 +25,11 @@ TENSORS = Pieces("{}", {"x": tiny_features().repeat(1 << 14, 2)})
 )
 def test_answers_of_runs_are_sent_in_pieces(tmp_path, monkeypatch, content, wanted):
     work = Dispatcher.of(make_service(tmp_path, limits=replace(LIMITS, run_bytes=1 << 20)))
-    monkeypatch.setattr(inference, "_infer", lambda *_: content)
+    monkeypatch.setattr(inference, "_written", lambda *_: content)
+    monkeypatch.setattr(InferRequest, "run", lambda *_: None)
     headers = [(b"content-type", b"application/json"), (b"accept", wanted.encode())]
-    scope = {"type": "http", "method": "POST", "headers": headers}
+    path = {"name": "m"}
+    scope = {"type": "http", "method": "POST", "headers": headers, "path_params": path}
     sizes = []
 
     async def receive():
@@ -40,7 +43,7 @@ def test_answers_of_runs_are_sent_in_pieces(tmp_path, monkeypatch, content, want
 
     async def answer():
         request = Request(scope, receive)
-        await (await inference.endpoint(work)("m", request))(scope, receive, send)
+        await (await inference.endpoint(work)(request))(scope, receive, send)
 
     asyncio.run(answer())
     assert sum(sizes) == len(content)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from hetune.variants.frontend.adapter import Adapter, Unsupported, as_rows, refusal
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
-from hetune.variants.frontend.pyg_lazy import is_lazy
+from hetune.variants.frontend.pyg_lazy import is_uninitialized
 from hetune.variants.frontend.pyg_order import order_refusal
 from hetune.variants.frontend.pyg_segments import averages_all_edges
 from hetune.variants.graph.hetero import HeteroGraph
@@ -34,7 +34,7 @@ def adapt(module: nn.Module) -> Adapter | Unsupported:
 
 
 def _general_refusal(module: Any) -> str | None:
-    if is_lazy(module):
+    if is_uninitialized(module):
         return "lazy parameters are not initialized yet: call the module once"
     if module.decomposed_layers != 1:
         return f"decomposed_layers={module.decomposed_layers}"

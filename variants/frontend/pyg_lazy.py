@@ -12,7 +12,7 @@ from torch.nn.parameter import UninitializedParameter
 from hetune.variants.graph.hetero import HeteroGraph
 
 
-def is_lazy(module: nn.Module) -> bool:
+def is_uninitialized(module: nn.Module) -> bool:
     """Whether parameters have no shape yet."""
     return any(isinstance(parameter, UninitializedParameter) for parameter in module.parameters())
 
@@ -26,7 +26,7 @@ def initialize(module: Any, args: tuple[Any, ...]) -> None:
         module: The layer.
         args: Of the call.
     """
-    if type(module).__name__ != "HGTConv" or not is_lazy(module):
+    if type(module).__name__ != "HGTConv" or not is_uninitialized(module):
         return
     match args:
         case Tensor() as x, HeteroGraph() as graph if x.dim() == 2 and len(x) == graph.num_nodes:

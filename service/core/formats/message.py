@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ MEDIA_TYPE = "application/x-safetensors"
 _DOCUMENT = "document"
 _DIGEST = "sha256"
 _ALIGNMENT = 8
-_PIECE = 1 << 18
+_SHORT, _PIECE = 1 << 18, 1 << 20
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
@@ -139,24 +139,29 @@ class Pieces:
     def __len__(self) -> int:
         return self._length
 
-    def views(self) -> Iterator[memoryview]:
-        """The container where it lies in memory; nothing is copied."""
-        yield memoryview(self._head)
-        yield from map(bytes_of, self._tensors)
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        return in_pieces([memoryview(self._head), *map(bytes_of, self._tensors)])
 
-    def __iter__(self) -> Iterator[bytes]:
-        if len(self) <= _PIECE:
-            yield b"".join(self.views())
-            return
-        gathered = bytearray()
-        for content in self.views():
-            for first in range(0, len(content), _PIECE):
-                gathered += content[first : first + _PIECE]
-                if len(gathered) >= _PIECE:
-                    yield bytes(gathered)
-                    gathered.clear()
-        if gathered:
-            yield bytes(gathered)
+
+def in_pieces(contents: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """Contents one after the other, to be sent or written.
+
+    What is short comes together, copied; what is long comes in pieces of a megabyte, where it lies.
+    """
+    waiting: list[bytes | memoryview] = []
+    length = 0
+    for content in contents:
+        if length + len(content) <= _SHORT:
+            waiting.append(content)
+            length += len(content)
+            continue
+        if length:
+            yield b"".join(waiting)
+            waiting, length = [], 0
+        view = memoryview(content)
+        yield from (view[first : first + _PIECE] for first in range(0, len(view), _PIECE))
+    if length:
+        yield b"".join(waiting)
 
 
 def _plain(tensor: Tensor) -> Tensor:

@@ -25,7 +25,6 @@ from hetune.variants.errors import InputError, MemoryLimitError
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import kernel_threads, using_threads
-from hetune.variants.program.canonical import digest
 from hetune.variants.runtime.choice import Choice, Decision
 
 T = TypeVar("T")
@@ -162,7 +161,8 @@ class VariantSelection:
                     decision = _decided(choose(), variant, limit)
                 if decision.source != LEARNED:
                     self._metrics.fallbacks.labels(module.kind).inc()
-                reports.append(_report(module, decision, explanation))
+                program = model.programs[number]
+                reports.append(_report(module.kind, program, decision, explanation))
         return tuple(reports)
 
     def _ask(
@@ -215,15 +215,15 @@ def _decided(choice: Choice, variant: str | None, limit: int) -> Decision:
 
 
 def _report(
-    module: RelationalLayer, decision: Decision, explanation: Explanation | None
+    layer: str, program: str, decision: Decision, explanation: Explanation | None
 ) -> LayerReport:
     return LayerReport(
-        layer=module.kind,
+        layer=layer,
         variant=decision.variant,
         reason=decision.reason,
         predicted_seconds=decision.seconds,
         peak_bytes=decision.peak_bytes,
         threads=decision.threads,
-        program=digest(module.program()),
+        program=program,
         explanation=None if explanation is None else explained(explanation),
     )

@@ -39,8 +39,7 @@ def check_fits(model: Model, graph: HeteroGraph, advice: Advice = _ADVICE) -> No
     Raises:
         InputError: It has others. The model is not to be made anew: it is trained.
     """
-    for module, layer in zip(model.modules, model.compiled, strict=True):
-        adapter = module.adapter()
+    for adapter, layer in zip(model.adapters, model.compiled, strict=True):
         if adapter.metadata is None and layer.vocabulary is None:
             _check_count(adapter.num_relations, graph, advice)
         else:

@@ -28,7 +28,9 @@ from hetune.variants.errors import (
     MalformedError,
     NotFoundError,
 )
+from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.frontend.nn import RelationalLayer
+from hetune.variants.program.canonical import digest
 from hetune.variants.runtime.compiled import CompiledLayer
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -46,6 +48,8 @@ class Model:
         version: Its number.
         description: Its layers.
         modules: The layers with their weights, which are where they run.
+        adapters: What each layer is made for.
+        programs: Digest of each layer's program.
         compiled: The same layers, compiled; runs name the variant.
         epilogues: What follows each layer.
         nbytes: Of its weights.
@@ -55,6 +59,8 @@ class Model:
     version: int
     description: ModelDescription
     modules: tuple[RelationalLayer, ...]
+    adapters: tuple[Adapter, ...]
+    programs: tuple[str, ...]
     compiled: tuple[CompiledLayer, ...]
     epilogues: tuple[Epilogue, ...]
     nbytes: int
@@ -142,7 +148,17 @@ class ModelStore:
         compiled = tuple(self._engine.compiled(module, vocabulary) for module in modules)
         epilogues = self._engine.epilogues(epilogues_of(description, weights))
         nbytes = sum(tensor.nbytes for tensor in weights.values())
-        return Model(name, version, description, modules, compiled, epilogues, nbytes)
+        return Model(
+            name,
+            version,
+            description,
+            modules,
+            adapters=tuple(module.adapter() for module in modules),
+            programs=tuple(digest(module.program()) for module in modules),
+            compiled=compiled,
+            epilogues=epilogues,
+            nbytes=nbytes,
+        )
 
     def get(self, name: str, version: int | None = None) -> Model:
         """A model.

@@ -95,7 +95,7 @@ class Folder:
         finally:
             self._lock.release()
 
-    def publish(self, content: bytes | Iterable[bytes], path: Path) -> None:
+    def publish(self, content: bytes | Iterable[bytes | memoryview], path: Path) -> None:
         """Writes a file, whole or not at all, in place of one that may be there.
 
         Args:

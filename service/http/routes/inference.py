@@ -18,7 +18,7 @@ from hetune.service.core.inference.answers import Answer, RunReport
 from hetune.service.core.service import Service
 from hetune.service.http.body import JSON_TYPE, Media, limit_of, media_of
 from hetune.service.http.dispatcher import Dispatcher
-from hetune.service.http.parameters import ModelReference
+from hetune.service.http.parameters import MODEL_REFERENCE, ModelReference
 from hetune.service.http.pieces import PiecesResponse
 from hetune.service.http.routes.requests import (
     InferDocument,
@@ -41,13 +41,13 @@ class InferAnswer(RunReport):
     outputs: dict[str, list[list[float]] | dict[str, list[list[float]]]]
 
 
-def endpoint(work: Dispatcher) -> Callable[[str, Request], Awaitable[Response]]:
+def endpoint(work: Dispatcher) -> Callable[[Request], Awaitable[Response]]:
     """What answers at `INFER`."""
     service = work.service
 
-    async def infer(name: ModelReference, request: Request) -> Response:
+    async def infer(request: Request) -> Response:
         """Runs a model on a graph, by the variants that suit it."""
-        arrived = time.monotonic()
+        arrived, name = time.monotonic(), str(request.path_params["name"])
         media = media_of(request, *_BODIES)
         wanted = _answered(request.headers.get("accept", ""), media)
         async with work.asked(request, limit_of(media, service.limits)) as body:
@@ -71,7 +71,7 @@ def router(work: Dispatcher) -> APIRouter:
     service = work.service
     routes.post(
         INFER,
-        openapi_extra=takes(InferDocument, safetensors=True),
+        openapi_extra=takes(InferDocument, safetensors=True) | {"parameters": [MODEL_REFERENCE]},
         responses=gives(InferAnswer),
     )(endpoint(work))
 

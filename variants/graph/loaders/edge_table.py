@@ -74,7 +74,7 @@ def graph_of_columns(
         num_etypes=num_etypes,
         etype_names=names,
         ntype_names=[single] if ends.names is None else ends.names,
-        node_names=ends.node_names,
+        node_names={name: own for name, own in ends.node_names.items() if own is not None},
         edge_data=_edge_data(columns),
     )
     by_number = etype is not None if are_numbers else None
@@ -106,7 +106,7 @@ class _Ends:
     src: np.ndarray
     dst: np.ndarray
     count: int
-    node_names: dict[str, Sequence[str]]
+    node_names: dict[str, Sequence[str] | None]
     ntype: np.ndarray | None = None
     names: Sequence[str] | None = None
 
@@ -125,7 +125,7 @@ def _ends(
         both = _numbered((sources, destinations), options, ntype)
         edges = len(src)
         count = both.count if options.num_nodes is None else options.num_nodes
-        named = _named({single: both.names if node_names is None else node_names})
+        named = {single: both.names if node_names is None else node_names}
         return _Ends(both.ids[:edges], both.ids[edges:], count, named)
     if isinstance(types, str) or len(types) != 2 or types[0] == types[1]:
         raise GraphError(f"bipartite is {types!r}: give two distinct node type names")
@@ -137,12 +137,8 @@ def _ends(
     if options.num_nodes not in (None, count):
         raise GraphError("num_nodes cannot be combined with bipartite: leave it out")
     ids = np.repeat([0, 1], [rows.count, columns.count])
-    named = _named({types[0]: rows.names, types[1]: columns.names})
+    named = {types[0]: rows.names, types[1]: columns.names}
     return _Ends(rows.ids, columns.ids + rows.count, count, named, ids, tuple(types))
-
-
-def _named(names: Mapping[str, Sequence[str] | None]) -> dict[str, Sequence[str]]:
-    return {ntype: own for ntype, own in names.items() if own is not None}
 
 
 @dataclass(frozen=True, slots=True)

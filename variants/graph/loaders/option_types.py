@@ -31,8 +31,7 @@ def check_kinds(path: Path, kind: type[NameOptions], options: Mapping[str, Any])
         if not any(_fits(value, one) for one in taken):
             called = dict.fromkeys(_called(one) for one in taken if one is not NoneType)
             raise GraphFileError(
-                f"{path}: {name} is {value!r}, {_article(type(value).__name__)}: give "
-                + " or ".join(called)
+                f"{path}: {name} is {value!r} ({type(value).__name__}): give {' or '.join(called)}"
             )
 
 
@@ -58,7 +57,3 @@ def _called(kind: Any) -> str:
     if _is_sequence(kind):
         return "a sequence of names"
     return _CALLED[kind] if isinstance(kind, type) else repr(kind)
-
-
-def _article(name: str) -> str:
-    return f"an {name}" if name[0] in "aeiou" else f"a {name}"
