@@ -2,7 +2,8 @@
 
 By default: at widths 7 and 64 with two heads, or one where there are no more, every plan; each plan
 once more at another width or with another number of heads, taking turns, so that every layer meets
-every width with every number of heads. Always at every block size, which kernels do not depend on.
+every width with every number of heads; and every plan in one pass. Always at every block size,
+which kernels do not depend on.
 HETUNE_FULL_MATRIX=1, as `make test-full` sets it, runs every plan at every width with every number
 of heads (some 900 kernels: five minutes on two cores).
 """
@@ -16,6 +17,7 @@ from itertools import product
 from tests.full import FULL
 
 from hetune.variants.frontend.adapt import adapt
+from hetune.variants.plan.choices import LoweringForm
 from hetune.variants.plan.variants import BLOCK_NODES, Variant, variants_of
 from hetune.variants.testing.layers import LAYERS, WIDTHS
 
@@ -33,7 +35,8 @@ def chosen(name: str, width: int, heads: int) -> Callable[[Variant], bool]:
     kept = None if _is_dense(name, width, heads) else _turns(name)[width, heads]
 
     def keep(variant: Variant) -> bool:
-        return kept is None or variant.plan_id in kept
+        in_one_pass = variant.choices.plan.form is LoweringForm.ONE_PASS
+        return kept is None or in_one_pass or variant.plan_id in kept
 
     return keep
 

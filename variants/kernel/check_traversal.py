@@ -23,7 +23,7 @@ from hetune.variants.kernel.nodes import (
 )
 from hetune.variants.kernel.text import show_rows, show_type
 from hetune.variants.kernel.walk import statements, writes
-from hetune.variants.kernel.weighted import weighted_sums
+from hetune.variants.kernel.weighted import pair_loop, weighted_sums
 from hetune.variants.program.nodes import End, Space, Type
 
 REDUCTIONS = ("sum", "max")
@@ -220,7 +220,10 @@ class TraversalCheck(Check):
             self.scopes.pop()
 
     def _weighted(self, loop: ForEach, softmax: EdgeSoftmax) -> set[str]:
-        """The sums of a loop that a softmax's shares are weights of."""
+        """The row's sums of a loop that a softmax's shares are weights of."""
+        if loop.rows.space is Space.DST_PAIR:
+            self._weighted_pairs(loop, softmax)
+            return set()
         if not softmax.buffer and loop.rows not in {part.rows for part in softmax.scores}:
             raise self.error("no scores are over these edges: add `to BUFFER`", loop)
         sums = set(weighted_sums(loop.body, softmax.name) or ())
@@ -236,6 +239,23 @@ class TraversalCheck(Check):
         self._loop(loop, {softmax.name: softmax.shape})
         scope.grown = grown
         return sums
+
+    def _weighted_pairs(self, loop: ForEach, softmax: EdgeSoftmax) -> None:
+        if not softmax.buffer or not pair_loop(loop, softmax.name):
+            raise self.error(
+                "in a loop over pairs, a softmax stores sums of one loop over their edges, which "
+                "its shares weight, and needs room for a number of each edge: add `to BUFFER`, or "
+                "walk the pairs in a loop behind",
+                loop,
+            )
+        self._nests(loop.rows, loop)
+        self.enter(loop.rows)
+        for statement in loop.body:
+            if isinstance(statement, ForEach):
+                self._loop(statement, {softmax.name: softmax.shape})
+            else:
+                self._statement(statement)
+        self.scopes.pop()
 
     def _value(self, name: str, statement: Stmt) -> tuple[int, ...]:
         """The row shape of a named value."""

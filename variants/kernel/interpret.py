@@ -230,8 +230,19 @@ class _Loop:
         if softmax.buffer:
             machine.write(softmax.buffer, softmax.rows, share, accumulate=False)
         for each in softmax.sums:
-            loop = _Loop(machine, each.rows, self)
-            loop.run(each.body, {softmax.name: shares[loop._positions()]})
+            self._weigh(each, softmax.name, shares)
+
+    def _weigh(self, each: ForEach, name: str, shares: torch.Tensor) -> None:
+        """Run a loop of sums, in whose edges a share is given."""
+        loop = _Loop(self._machine, each.rows, self)
+        if each.rows.space is Space.EDGE:
+            loop.run(each.body, {name: shares[loop._positions()]})
+            return
+        for statement in each.body:
+            if isinstance(statement, ForEach):
+                loop._weigh(statement, name, shares)
+            else:
+                loop._statement(statement)
 
     def _positions(self) -> torch.Tensor | slice:
         """Where each of the loop's edges is among all."""

@@ -228,8 +228,9 @@ class EdgeSoftmax:
     from one of ``scores``. The shares go to the edge buffer ``buffer``.
 
     With ``sums`` they are values called ``name`` in these loops alone, which add multiples of them
-    to sums of the row that nothing else adds to. No ``buffer`` is needed then if each of them is
-    over the edges of one of ``scores``; otherwise it is room for a number of each edge, which
+    to sums of the row that nothing else adds to, or to sums that a loop over dst_pairs stores
+    (`weighted.pair_loop`). No ``buffer`` is needed then if each of them is over the edges of one
+    of ``scores``; otherwise, and with such a loop, it is room for a number of each edge, which
     nobody else reads.
     """
 

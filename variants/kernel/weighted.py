@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hetune.variants.kernel.nodes import Apply, Def, Expr, Inner, Read, Stmt, Update
+from hetune.variants.kernel.nodes import (
+    Apply,
+    Def,
+    Expr,
+    ForEach,
+    Init,
+    Inner,
+    Read,
+    Stmt,
+    Store,
+    Update,
+)
+from hetune.variants.program.nodes import Space
 
 _OTHER = 2
 """The degree of what is not linear."""
@@ -28,6 +40,24 @@ def weighted_sums(body: tuple[Stmt, ...], share: str) -> dict[str, None] | None:
             case _:
                 return None
     return sums
+
+
+def pair_loop(loop: ForEach, share: str) -> bool:
+    """Whether a loop over pairs does nothing but store sums of edges that a share weights."""
+    inits, edges, stores = [], [], []
+    for statement in loop.body:
+        match statement:
+            case Init(name, _, "sum"):
+                inits.append(name)
+            case ForEach():
+                edges.append(statement)
+            case Store(value=value, accumulate=False):
+                stores.append(value)
+            case _:
+                return False
+    sums = weighted_sums(edges[0].body, share) if len(edges) == 1 else None
+    known = set(sums or ()) == set(inits) == set(stores)
+    return loop.rows.space is Space.DST_PAIR and bool(sums) and known
 
 
 def _degree(expr: Expr, degrees: Mapping[str, int]) -> int:

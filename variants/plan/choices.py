@@ -25,8 +25,10 @@ class LoweringForm(StrEnum):
     FUSED = ""
     SEPARATE_SUMS = "separate-sums"
     """Sums that feed linear maps are traversals of their own (which suits hubs)."""
+    ONE_PASS = "one-pass"  # noqa: S105
+    """And sums that a softmax weights are added up as its scores are computed."""
     SEPARATE_PRODUCTS = "separate-products"
-    """So are they, and each weight is loaded once (which suits thousands of relations)."""
+    """Sums are apart, and each weight is loaded once (which suits thousands of relations)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ def lower(
     *,
     fuse_sums: bool = True,
     separate_products: bool = False,
+    one_pass: bool = False,
 ) -> Plan:
     """Turns a verified program into a plan, whose launches are those that run.
 
@@ -70,13 +71,14 @@ def lower(
         separate_products: Whether products of destination pairs run over the whole graph, relation
             by relation, rather than block by block: each weight is then loaded once, and their
             results are kept (which suits thousands of relations).
+        one_pass: Whether softmaxes take in the sums that they weight on CPUs, too.
 
     Raises:
         ProgramError: It has a group without a rule, or no kernel computes it yet.
     """
     if reason := limitation(program):
         raise ProgramError(f"no kernel computes the program {program.name!r} yet: {reason}")
-    return Lowering(by_rule(program), fuse_sums, separate_products).plan(device)
+    return Lowering(by_rule(program), fuse_sums, separate_products).plan(device, one_pass)
 
 
 class Lowering:
@@ -100,7 +102,7 @@ class Lowering:
             self._buffers[let.name] = let.type
         self.given: Set[str] = frozenset(self._buffers)
 
-    def plan(self, device: Device) -> Plan:
+    def plan(self, device: Device, one_pass: bool) -> Plan:
         """Lowers everything that the result needs."""
         result = self.buffer(self.program.result)
         if self._views.get(result, result) in self.given:
@@ -110,7 +112,7 @@ class Lowering:
         )
         kept = self.given | {self._views.get(result, result)}
         apart = with_scratch(launches, self._views, kept)
-        launches = tuple(fused(launch, device) for launch in apart)
+        launches = tuple(fused(launch, device, one_pass) for launch in apart)
         scratch = {buffer.scratch for launch in launches for buffer in launch.buffers}
         used = {buffer.name for launch in launches for buffer in launch.buffers}
         used |= {self._views.get(name, name) for name in used}

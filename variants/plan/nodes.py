@@ -27,7 +27,7 @@ class Plan:
         constants: Values made of counts alone: computed once per graph.
         launches: What every run executes, in order.
         counted: For each launch what cost models count of it: on CPUs the launch without what
-            `fuse_rows` joins, which the models learn from measured times; else itself.
+            `fused` joins, which the models learn from measured times; else itself.
         temporaries: Buffers that a run writes, the result's among them, but for scratch.
         result: Name of the buffer that holds the result.
         views: Other names that launches use for buffers.

@@ -7,10 +7,12 @@ So that is what runs there, whichever of the two is asked for: on such a graph t
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+from dataclasses import replace
 
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.nodes import Schedule
-from hetune.variants.plan.choices import Choices, Side
+from hetune.variants.plan.choices import Choices, LoweringForm, Side
 from hetune.variants.plan.variants import DEFAULT_SCHEDULES, Variant, device_of
 from hetune.variants.program.nodes import Program
 
@@ -33,7 +35,17 @@ def run_on(variants: tuple[Variant, ...], side: Side) -> tuple[Variant, ...]:
     That is the plan of that side in place of a hybrid one, if there is one.
     """
     known = {variant.choices: variant for variant in variants}
-    return tuple(known.get(variant.choices.on(side), variant) for variant in variants)
+    return tuple(_known(variant.choices.on(side), known) or variant for variant in variants)
+
+
+def _known(choices: Choices, known: Mapping[Choices, Variant]) -> Variant | None:
+    """What is so, or else does the same in one pass.
+
+    Scores of all edges are not those of a side's: a hybrid plan may need passes of their own.
+    """
+    if choices.plan.form is LoweringForm.SEPARATE_SUMS and choices not in known:
+        choices = replace(choices, plan=replace(choices.plan, form=LoweringForm.ONE_PASS))
+    return known.get(choices)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -11,6 +11,8 @@ from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.text import show_schedule
 from hetune.variants.registry.vectors import Vectors
 
+from .test_one_pass import ATTENTION
+
 AGGREGATE_FIRST = """
 launch
   buffer x: node[64]
@@ -104,6 +106,7 @@ KERNELS = {
     "weighted-sum": (WEIGHTED_SUM, Schedule()),
     "softmax": (SOFTMAX, Schedule(unroll=1)),
     "last-product": (LAST_PRODUCT, Schedule()),
+    "one-pass": (ATTENTION.format(h=2, d=32), Schedule()),
     "few-registers": (AGGREGATE_FIRST, fitted(Schedule(), Vectors(8, 16))),
 }
 

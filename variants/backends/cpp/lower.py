@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from hetune.variants.backends.cpp.abi import Arguments, ScratchSlot, Slot
 from hetune.variants.backends.cpp.gemm import GemmLowering
+from hetune.variants.backends.cpp.one_pass import OnePass, softmax_in_one_pass
 from hetune.variants.backends.cpp.rows import (
     CHUNK_ROWS,
     StaticChunks,
@@ -18,6 +19,7 @@ from hetune.variants.backends.cpp.target import (
     Comment,
     Do,
     Function,
+    If,
     Let,
     Statement,
     Struct,
@@ -26,7 +28,7 @@ from hetune.variants.backends.cpp.target import (
 from hetune.variants.backends.cpp.traversal import TraversalLowering
 from hetune.variants.backends.slots import BufferSlot
 from hetune.variants.kernel.blocks import is_node_blocked
-from hetune.variants.kernel.nodes import Gemm, Launch, Rows, Schedule
+from hetune.variants.kernel.nodes import Gemm, Launch, Rows, Schedule, Traversal
 from hetune.variants.kernel.passes.idle import leaves_out_idle
 from hetune.variants.kernel.passes.softmax_forms import expanded, three_passes
 from hetune.variants.program.nodes import Space
@@ -38,7 +40,6 @@ def lower(launch: Launch, schedule: Schedule, arguments: Arguments, comment: str
     Raises:
         KernelError: a kernel cannot be compiled as it stands.
     """
-    launch = expanded(launch, three_passes)
     functions, calls = _by_blocks(launch, schedule, arguments)
     chunks = StaticChunks(_blocks(launch, arguments))
     if is_node_blocked(launch):
@@ -51,11 +52,26 @@ def _by_blocks(
     launch: Launch, schedule: Schedule, arguments: Arguments
 ) -> tuple[tuple[Function, ...], tuple[Statement, ...]]:
     """Functions of all kernels, and the calls that run a block."""
+    given, launch = launch, expanded(launch, three_passes)
     node_blocked, idle = is_node_blocked(launch), leaves_out_idle(launch)
     functions: list[Function] = []
     calls: list[Statement] = []
     for i, kernel in enumerate(launch.kernels):
         name = f"kernel_{i}"
+        calls.append(Do(f"{name}(c, block)"))
+        original = given.kernels[i]
+        if isinstance(original, Traversal) and softmax_in_one_pass(original, schedule.lanes):
+            tiles = OnePass(
+                original,
+                name,
+                given,
+                schedule,
+                arguments,
+                node_blocked,
+                leaves_out_idle=i in idle,
+            )
+            functions += tiles.functions()
+            calls[-1] = If(f"!{name}_tiles(c, block)", (calls[-1],))
         lowered: GemmLowering | TraversalLowering
         if isinstance(kernel, Gemm):
             lowered = GemmLowering(kernel, name, launch, schedule, arguments, node_blocked)
@@ -70,7 +86,6 @@ def _by_blocks(
                 leaves_out_idle=i in idle,
             )
         functions += lowered.functions()
-        calls.append(Do(f"{name}(c, block)"))
     return tuple(functions), (*_own_scratch(launch, arguments), *calls)
 
 

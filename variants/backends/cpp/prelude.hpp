@@ -161,6 +161,63 @@ template <class W, class R, class V> INLINE void max_lanes(W& wide, R& row, V va
     else row = maximum(row, fold_max<R>(value));
 }
 
+// Of as many vectors as a vector has lanes the sum of each, in their order. Halves are added as in
+// hsum, those of two vectors at once; most shuffles stay within 128 bits.
+#define SHUFFLE __builtin_shufflevector
+INLINE v4 fold_twos(v4 a, v4 b) { return SHUFFLE(a, b, 0, 1, 4, 5) + SHUFFLE(a, b, 2, 3, 6, 7); }
+INLINE v4 fold_ones(v4 a, v4 b) { return SHUFFLE(a, b, 0, 2, 4, 6) + SHUFFLE(a, b, 1, 3, 5, 7); }
+INLINE v8 fold_twos(v8 a, v8 b) {
+    return SHUFFLE(a, b, 0, 1, 8, 9, 4, 5, 12, 13) + SHUFFLE(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
+}
+INLINE v8 fold_ones(v8 a, v8 b) {
+    return SHUFFLE(a, b, 0, 2, 8, 10, 4, 6, 12, 14) + SHUFFLE(a, b, 1, 3, 9, 11, 5, 7, 13, 15);
+}
+INLINE v16 fold_twos(v16 a, v16 b) {
+    return SHUFFLE(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
+           SHUFFLE(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+}
+INLINE v16 fold_ones(v16 a, v16 b) {
+    return SHUFFLE(a, b, 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30) +
+           SHUFFLE(a, b, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31);
+}
+// Four lanes each of every fourth vector, from the first on.
+INLINE v4 fold_fours(const v4* rows) { return rows[0]; }
+INLINE v8 fold_fours(const v8* rows) {
+    const v8 a = rows[0], b = rows[4];
+    return SHUFFLE(a, b, 0, 1, 2, 3, 8, 9, 10, 11) + SHUFFLE(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+}
+INLINE v16 fold_eights(v16 a, v16 b) {
+    return SHUFFLE(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+           SHUFFLE(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+}
+INLINE v16 fold_fours(const v16* rows) {
+    const v16 a = fold_eights(rows[0], rows[4]), b = fold_eights(rows[8], rows[12]);
+    return SHUFFLE(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
+           SHUFFLE(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+}
+template <class V> INLINE V fold_rows(const V* rows) {
+    const V first = fold_twos(fold_fours(rows), fold_fours(rows + 1));
+    return fold_ones(first, fold_twos(fold_fours(rows + 2), fold_fours(rows + 3)));
+}
+
+// Rows of WIDTH floats side by side: row(i) for each i.
+template <class V, int WIDTH, class Row> INLINE V lanes_of(Row row, int i = 0) {
+    if constexpr (Lanes<V>::count == WIDTH) {
+        return row(i);
+    } else {
+        typedef typename Lanes<V>::Half Half;
+        constexpr int half = Lanes<Half>::count / WIDTH;
+        return join(lanes_of<Half, WIDTH>(row, i), lanes_of<Half, WIDTH>(row, i + half));
+    }
+}
+
+// A score whose exponential neither outgrows a float nor loses digits in sums of many.
+constexpr float most_moderate = 40.0f;
+template <class V> INLINE bool are_moderate(V x) {
+    const auto inside = (x <= most_moderate) & (x >= -most_moderate);
+    return hsum(inside ? V{} : splat<V>(1.0f)) == 0.0f;
+}
+
 // So many terms are added up as floats. A float that has grown large loses the digits of what it
 // adds: of longer ranges each part has a sum of its own, and the parts are added up as doubles.
 constexpr int32_t part_rows = 512;

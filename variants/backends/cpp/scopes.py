@@ -14,14 +14,16 @@ from hetune.variants.program.nodes import Space
 _PRELUDE = """c block row last stop ahead begin end sums zero V v2 v4 v8 v16 load store splat hsum
     maximum minimum magnitude transpose prefetch_row expect_row relu leaky_relu exp sigmoid tanh
     gelu infinity Lanes Context gather scatter repeat fold_sum fold_max add_lanes
-    max_lanes across_edges in_parts in_turns part_begin part_end low_half high_half join"""
+    max_lanes across_edges in_parts in_turns part_begin part_end low_half high_half join fold_rows
+    lanes_of are_moderate most_moderate powers tile tile_stop until row_stop whole
+    is_long edges_stop first i p_stop n_stop total_at add_part rounded part_rows SHUFFLE"""
 _TAKEN = frozenset((*VARIABLES.values(), *_PRELUDE.split(), *KEYWORDS))
 """Names that values must not take."""
 
 _PREFETCHED_WIDTH = 16
 """Rows narrower than a cache line are left to the hardware."""
 
-_GATHERED = (Space.NODE, Space.SRC_PAIR)
+GATHERED = (Space.NODE, Space.SRC_PAIR)
 """Spaces whose rows an edge loop meets in no order; those of a dst_pair follow each other."""
 
 
@@ -86,7 +88,7 @@ class Scopes(Nest[Frame]):
         frame, kind = self.inner, self.launch.type_of(buffer)
         if not distance or row.frame is not frame or not frame.last or len(row.path) != 1:
             return
-        if kind.space not in _GATHERED or kind.width < _PREFETCHED_WIDTH:
+        if kind.space not in GATHERED or kind.width < _PREFETCHED_WIDTH:
             return
         self._ask("prefetch_row", buffer, f"{row.path[0][1]}[ahead]", distance)
 

@@ -6,11 +6,17 @@ from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.nodes import Launch
 from hetune.variants.kernel.passes.fuse_rows import fuse_rows
 from hetune.variants.kernel.passes.fuse_softmax import fuse_softmax
+from hetune.variants.kernel.passes.one_pass import one_pass
 
 
-def fused(launch: Launch, device: Device) -> Launch:
+def fused(launch: Launch, device: Device, in_one_pass: bool = False) -> Launch:
     """The launch that runs: fewer kernels, and less scratch.
 
-    CPUs find what one kernel stores in a cache, and keep softmaxes and their sums apart.
+    CPUs find what one kernel stores in a cache, and keep softmaxes and their sums apart unless
+    they are to run in one pass.
     """
-    return fuse_rows(launch if device == "cpu" else fuse_softmax(launch))
+    if device != "cpu":
+        launch = fuse_softmax(launch)
+    elif in_one_pass:
+        launch = one_pass(launch)
+    return fuse_rows(launch)

@@ -32,6 +32,7 @@ from hetune.variants.kernel.nodes import (
     Update,
 )
 from hetune.variants.kernel.weighted import weighted_sums
+from hetune.variants.program.nodes import Space
 
 Body = tuple[Stmt, ...]
 Form = Callable[[Body, int], Body]
@@ -84,12 +85,17 @@ def three_passes(body: Body, place: int) -> Body:
                 Store(buffer, share),
             ),
         ),
-        *(
-            ForEach(loop.rows, (Def(name, shape, Read(buffer)), *loop.body))
-            for loop in softmax.sums
-        ),
+        *(_reading(loop, Def(name, shape, Read(buffer))) for loop in softmax.sums),
         *body[place + 1 :],
     )
+
+
+def _reading(loop: ForEach, share: Def) -> ForEach:
+    """A loop of sums that reads the shares."""
+    if loop.rows.space is Space.EDGE:
+        return ForEach(loop.rows, (share, *loop.body))
+    inner = (_reading(s, share) if isinstance(s, ForEach) else s for s in loop.body)
+    return ForEach(loop.rows, tuple(inner))
 
 
 def running_maximum(body: Body, place: int) -> Body:

@@ -1,0 +1,84 @@
+"""Softmaxes that take in the sums of nodes and pairs that they weight."""
+
+import pytest
+import torch
+from tests.backends.cpp.test_one_pass import ATTENTION
+
+from hetune.variants.errors import KernelError
+from hetune.variants.frontend.layers import hgt_program, rgat_program
+from hetune.variants.kernel.nodes import EdgeSoftmax, Traversal
+from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.text import show
+from hetune.variants.kernel.verify import verify
+from hetune.variants.plan.choices import LoweringForm
+from hetune.variants.plan.variants import plans_of
+from hetune.variants.testing.graphs import AWKWARD, typed_graph
+from hetune.variants.testing.plans import run_plan
+from hetune.variants.testing.programs import random_parameters
+
+GRAPHS = {
+    "either side": lambda: typed_graph((6, 3), [(0, 1, 14), (1, 0, 14), (0, 0, 8)]),
+    "duplicate edges": AWKWARD["duplicate edges"],
+    "isolated nodes": lambda: typed_graph((9, 6), [(0, 0, 20), (1, 0, 12), (0, 1, 3)]),
+}
+
+
+def softmaxes(plan):
+    bodies = (k.body for each in plan.launches for k in each.kernels if isinstance(k, Traversal))
+    return [s for body in bodies for s in body if isinstance(s, EdgeSoftmax)]
+
+
+def forms(program):
+    return {
+        c.program.id: c.form for c in plans_of(program, "cpu") if c.form is not LoweringForm.FUSED
+    }
+
+
+def test_scores_of_inner_products_are_summed_in_one_pass():
+    found = forms(hgt_program(64, 64))
+    assert found["dst+scores-dst+folded"] is LoweringForm.ONE_PASS
+    assert found["hybrid+scores-hybrid+folded"] is LoweringForm.SEPARATE_PRODUCTS
+
+
+@pytest.mark.parametrize("width", [7, 24])
+def test_rows_that_vectors_do_not_hold_are_left(width):
+    assert LoweringForm.ONE_PASS not in forms(hgt_program(width, width)).values()
+
+
+def test_scores_that_are_read_are_left():
+    assert forms(rgat_program(64, 64))["dst+weights-first"] is LoweringForm.SEPARATE_SUMS
+
+
+@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
+@pytest.mark.parametrize("program", [hgt_program(16, 16), rgat_program(16, 16)], ids=str)
+def test_plans_are_what_the_program_says(program, graph):
+    graph, plans = graph(), plans_of(program, "cpu")
+    values = random_parameters(program, graph)
+    ((_, wanted), *_) = plans.items()
+    expected = run_plan(wanted, values, graph)
+    found = [plan for choices, plan in plans.items() if choices.form is LoweringForm.ONE_PASS]
+    assert found
+    for plan in found:
+        assert [softmax for softmax in softmaxes(plan) if softmax.sums]
+        torch.testing.assert_close(run_plan(plan, values, graph), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_text_comes_back():
+    launch = parse(ATTENTION.format(h=2, d=16))
+    assert parse(show(launch)) == launch
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("        store total = shares\n", "        store total += shares\n"),
+        ("          update shares share\n", "          update shares shift\n"),
+        ("to room\n", "\n"),
+    ],
+    ids=["adds to what is stored", "sums what is not weighted", "no room"],
+)
+def test_loops_over_pairs_store_weighted_sums(old, new):
+    text = ATTENTION.format(h=1, d=16)
+    assert old in text
+    with pytest.raises(KernelError, match="in a loop over pairs, a softmax stores sums"):
+        verify(parse(text.replace(old, new)))
