@@ -27,7 +27,7 @@ from hetune.variants.runtime.executable import Executable
 _RESULTS = Path(__file__).parent / "results"
 _BLOCK_NODES = 64
 _NAMES = (
-    *("edge_id", "indptr", "in_degree", "degree_order", "csc_indptr"),
+    *("edge_id", "indptr", "in_degree", "csc_indptr"),
     *("dst_pair_of_edge", "dst_pair_count", "node_dst_pair_indptr"),
     *("src_pair_of_edge", "src_pair_etype_ptr", "relation_stats"),
 )

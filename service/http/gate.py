@@ -105,7 +105,7 @@ class Gate:
         most = self._in_crowds if self._crowd.is_there() else self._most
         refused = self._inside >= most
         if is_arrival or refused:
-            self._crowd.note(refused)
+            self._crowd.record(refused)
         if refused:
             raise BusyError(f"{self._inside} {self._what} are under way: try again later")
         if self._kept > self._most_kept:
@@ -134,7 +134,7 @@ class _Crowd:
             self._came = self._refused = 0
         return self._was_there
 
-    def note(self, refused: bool) -> None:
+    def record(self, refused: bool) -> None:
         """Somebody came."""
         self._came += 1
         self._refused += refused

@@ -31,7 +31,7 @@ class Attempts:
         self._mutex = threading.Lock()
         self._counts: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
-    def note(self, scope: Scope) -> None:
+    def record(self, scope: Scope) -> None:
         """Counts a request's.
 
         Raises:

@@ -62,7 +62,7 @@ def router(work: Dispatcher, sessions: Sessions) -> APIRouter:
     @routes.post(LOGIN)
     async def log_in(request: Request) -> Response:
         """Begins a session, if the key is good."""
-        attempts.note(request.scope)
+        attempts.record(request.scope)
         form = await read_form(request, service.limits)
         target = local(form.text("next"))
         id = sessions.begin(form.text("key"))

@@ -161,5 +161,5 @@ def _jobs(service: Service) -> tuple[JobDocument, ...] | None:
     try:
         return service.jobs.list(limit=_LOOKED_AT).jobs
     except StoreError as error:
-        service.measurements.outage.note(error)
+        service.measurements.outage.record(error)
         return None

@@ -51,5 +51,5 @@ async def _measure(work: Dispatcher, regret: RegretSamples, sample: RegretSample
             if not work.is_idle():
                 return
             times.append(await work.between(functools.partial(sample.run, variant)))
-    ratio = regret.note(sample, seconds)
+    ratio = regret.record(sample, seconds)
     _log.info("a sample of regret: %s by %s, %.3f", sample.layer, sample.variants[0], ratio)

@@ -13,6 +13,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.runtime.cost_estimates import RooflineEstimator
 from hetune.variants.runtime.executable import Executable
+from hetune.variants.runtime.fallback import FallbackWarning
 from hetune.variants.testing.conformance import TOLERANCE, relative_error
 from hetune.variants.testing.graphs import typed_graph
 from hetune.variants.testing.layers import randomized
@@ -57,6 +58,22 @@ def test_what_is_new_in_every_call_is_not_indexed(kind, x, edges, counts):
     for _ in range(3):
         assert torch.equal(layer(x, *fresh(edges)), expected)
     assert counts == {"graphs": 0, "runs": 0}
+
+
+def test_keywords_are_read_too(rgcn, x, edges, counts):
+    layer = compile_layer(rgcn)
+    for _ in range(2):
+        edge_index, edge_type = fresh(edges)
+        layer(x, edge_index, edge_type=edge_type)
+    assert counts == {"graphs": 0, "runs": 0}
+    layer(x, edge_type=edge_type, edge_index=edge_index)  # the same again, in another order
+    assert counts["runs"] == 1
+
+
+def test_who_needs_gradients_is_told_at_once(rgcn, x, edges):
+    layer = compile_layer(rgcn)
+    with torch.enable_grad(), pytest.warns(FallbackWarning, match="gradients are needed"):
+        assert layer(x, *fresh(edges)).requires_grad
 
 
 @pytest.mark.parametrize("inference", [False, True])

@@ -2,10 +2,10 @@
 
 import torch
 
-from hetune.service.core.models.device import HostDevice, Usage
+from hetune.service.core.models.device import ComputeDevice, Usage
 
 
-class RecordedDevice(HostDevice):
+class RecordedDevice(ComputeDevice):
     """On the CPU, where everything is copied all the same.
 
     Args:

@@ -15,7 +15,7 @@ import hetune
 from hetune.costmodel.registry.model_registry import ModelRegistry
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs.graphs import indexed_bytes
-from hetune.service.core.models.device import GpuDevice, HostDevice
+from hetune.service.core.models.device import ComputeDevice, GpuDevice
 from hetune.service.core.models.engine import Engine
 from hetune.service.core.service import Service
 from hetune.variants.backends.torch.backend import TorchBackend
@@ -172,7 +172,7 @@ def test_on_the_host_nothing_is_copied(host):
     graph = tiny_graph()
     assert host.engine.copies is None
     assert host.engine.graph(graph) is graph
-    assert host.engine.put(X) is X
+    assert host.engine.device.put(X) is X
     assert host.engine.fetch(X) is X
     assert host.engine.within(host.limits) is host.limits
 
@@ -318,7 +318,7 @@ def test_without_a_gpu_there_is_no_engine_for_one(monkeypatch):
     with pytest.raises(InputError, match="cuda_graph is auto, which is for GPUs"):
         Engine.on("cpu", cuda_graph="auto")
     assert Engine.on("cpu").backend.name == "cpp"
-    assert isinstance(Engine.on("cpu").device, HostDevice)
+    assert type(Engine.on("cpu").device) is ComputeDevice
 
 
 def test_only_what_is_compiled_is_built_ahead(monkeypatch):

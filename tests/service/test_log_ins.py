@@ -59,15 +59,15 @@ def test_they_are_counted_by_address(first, second, is_one):
     now = [0.0]
     attempts = Attempts(lambda: now[0])
     for _ in range(MOST):
-        attempts.note({"client": (first, 1)})
+        attempts.record({"client": (first, 1)})
     if is_one:
         with pytest.raises(BusyError):
-            attempts.note({"client": (second, 2)})
+            attempts.record({"client": (second, 2)})
     else:
-        attempts.note({"client": (second, 2)})
-    attempts.note({"client": None})
+        attempts.record({"client": (second, 2)})
+    attempts.record({"client": None})
     now[0] = SECONDS
-    attempts.note({"client": (first, 3)})
+    attempts.record({"client": (first, 3)})
 
 
 @pytest.mark.parametrize(("proto", "is_secure"), [(None, False), ("http", False), ("https", True)])

@@ -47,8 +47,8 @@ def test_it_is_told_once(service, monkeypatch):
 
 def test_what_began_before_it_failed_does_not_say_that_it_is_back(caplog):
     outage = OutageLog(StoreError, "it cannot be used", "it answers again")
-    outage.note(StoreError("gone"))
-    outage.watched(lambda: outage.note(StoreError("gone")))
+    outage.record(StoreError("gone"))
+    outage.watched(lambda: outage.record(StoreError("gone")))
     assert "again" not in caplog.text
     with pytest.raises(StoreError):
         outage.watched(lambda: (_ for _ in ()).throw(StoreError("gone")))

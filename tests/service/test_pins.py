@@ -32,7 +32,7 @@ def test_a_pinned_graph_outlives_those_that_came_later(store):
     assert kept.keys() == {first, others[-1]}
     assert kept[first]
     assert not kept[others[-1]]
-    store.unpin(first)
+    store.pin(first, pinned=False)
     store.add(ring(104))
     assert first not in {graph.id for graph in store.all()}
 
@@ -53,18 +53,18 @@ def test_a_graph_that_is_deleted_takes_its_pin_along(store):
     assert [graph.pinned for graph in store.all()] == [False]
 
 
-@pytest.mark.parametrize("method", ["pin", "unpin"])
-def test_a_pin_is_on_the_disk_when_it_is_answered(method, store, monkeypatch):
+@pytest.mark.parametrize("pinned", [True, False])
+def test_a_pin_is_on_the_disk_when_it_is_answered(pinned, store, monkeypatch):
     id, synced = store.add(ring(100)), []
     monkeypatch.setattr(graph_files, "sync_folder", synced.append)
-    getattr(store, method)(id)
+    store.pin(id, pinned=pinned)
     assert synced == [store.files.folder.root]
 
 
-@pytest.mark.parametrize("method", ["pin", "unpin"])
-def test_what_is_not_there_cannot_be_pinned(method, store):
+@pytest.mark.parametrize("pinned", [True, False])
+def test_what_is_not_there_cannot_be_pinned(pinned, store):
     with pytest.raises(NotFoundError):
-        getattr(store, method)(NOBODY)
+        store.pin(NOBODY, pinned=pinned)
 
 
 def test_pins_over_http(http, service, graph):

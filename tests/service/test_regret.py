@@ -57,7 +57,7 @@ def test_a_sample_compares_the_chosen_variant_with_the_next_ones(service, id):
     assert all(sample.run(variant) > 0 for variant in sample.variants)
     chosen, second, third = sample.variants
     seconds = {chosen: [1.0, 9.0, 3.0], second: [2.0, 2.0, 0.1], third: [5.0, 5.0, 5.0]}
-    assert service.regret.note(sample, seconds) == 1.5
+    assert service.regret.record(sample, seconds) == 1.5
     assert value(service, "hetune_regret_sample_sum", layer=sample.layer) == 1.5
 
 

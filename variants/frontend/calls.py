@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hetune.variants.errors import GraphError, InputError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
@@ -88,6 +88,11 @@ def read_call(
     if adapter.signature == "hetero":
         return _read_hetero(adapter, x, edges)
     return _read_flat(x, edges, edge_type)
+
+
+def parameter_names(module: nn.Module) -> tuple[str, ...]:
+    """The names of what a module is called with."""
+    return tuple(_signature(type(module).forward).parameters)[1:]
 
 
 @cache

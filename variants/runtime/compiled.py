@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -33,7 +34,7 @@ from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.choice import Choice, Chosen, check_demands
 from hetune.variants.runtime.cost_estimates import CostEstimator, RooflineEstimator
 from hetune.variants.runtime.edges import GraphCache
-from hetune.variants.runtime.first_sight import is_left_to_module
+from hetune.variants.runtime.first_sight import FirstSight
 from hetune.variants.runtime.float32_range import OUTGROWN, OutgrownError, Overflow, may_differ
 from hetune.variants.runtime.graph_break import outside_of_graphs
 from hetune.variants.runtime.layer_runner import LayerRunner
@@ -110,6 +111,7 @@ class CompiledLayer(ModuleWrapper):
         self._adapter: Adapter | None = None
         self._promoted: dict[str, Variant] = {}
         self._weights, self._graphs, self._autocast = WeightCache(), GraphCache(), Autocast()
+        self._first_sight: FirstSight | None = None
         self._warned = set(warned)
         self.training = module.training
         self.module = module
@@ -138,6 +140,8 @@ class CompiledLayer(ModuleWrapper):
         variants = compiler.schedule(adapter.program)
         self._promoted = {variant.id: variant for variant in variants}
         self._adapter = adapter
+        if self._policy.is_free and self._runs.backend.name == "cpp":
+            self._first_sight = FirstSight(adapter, self._graphs)
         return adapter
 
     @outside_of_graphs("hetune's layers are compiled already: they stay outside of torch's graphs")
@@ -167,6 +171,11 @@ class CompiledLayer(ModuleWrapper):
             VariantError: No variant has this id.
             MemoryLimitError: No variant fits the limit, or this one does not.
         """
+        is_free = variant is None and memory_limit is None and out is None
+        first_sight = self._first_sight if is_free else None
+        if first_sight and first_sight.is_left_to_module(self.module, args, kwargs):
+            with suppress(Exception):  # what is wrong is said in our own words
+                return self.module(*args, **kwargs)
         check_demands(memory_limit)
         if out is not None and (not isinstance(out, Tensor) or is_wrapper(out)):
             raise InputError(f"out is a {type(out).__name__}: give a tensor that has memory")
@@ -176,14 +185,7 @@ class CompiledLayer(ModuleWrapper):
             prepared = self._prepare_run(args, kwargs)
             if isinstance(prepared, Unsupported):
                 return self._fall_back(original, prepared, args, kwargs, demands)
-            is_free = variant is None and memory_limit is None and out is None
-            graph = self._graph(*prepared, is_free)
-            if graph is None:
-                try:
-                    return original(*args, **kwargs)
-                except Exception:  # what is wrong is said in our own words
-                    graph = self._graph(*prepared)
-                    assert graph is not None
+            graph = self._graphs.graph_of(*prepared)
             if (reason := prepared[0].graph_refusal(graph)) is not None:
                 return self._fall_back(original, Unsupported(reason), args, kwargs, demands)
             try:
@@ -305,8 +307,7 @@ class CompiledLayer(ModuleWrapper):
     ) -> tuple[Adapter, Call, HeteroGraph]:
         prepared = self._prepare(args, kwargs)
         if not isinstance(prepared, Unsupported):
-            graph = self._graph(*prepared)
-            assert graph is not None
+            graph = self._graphs.graph_of(*prepared)
             if (reason := prepared[0].graph_refusal(graph)) is None:
                 return *prepared, graph
             prepared = Unsupported(reason)
@@ -341,19 +342,6 @@ class CompiledLayer(ModuleWrapper):
             if reason := self._runs.backend.refusal(tensor.device):
                 return Unsupported(reason)
         return adapter, call
-
-    def _graph(self, adapter: Adapter, call: Call, is_free: bool = False) -> HeteroGraph | None:
-        """The call's graph; None where it is new, and the module is done with it sooner.
-
-        Args:
-            adapter: The layer's.
-            call: What it was called with.
-            is_free: Whether the call asks for nothing that the module does not keep to.
-        """
-        is_free = is_free and self._policy.is_free and self._runs.backend.name == "cpp"
-        return self._graphs.graph_of(
-            adapter, call, lambda: is_free and is_left_to_module(adapter, call)
-        )
 
     def _needs_gradients(self, call: Call) -> bool:
         return differentiates(

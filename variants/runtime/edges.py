@@ -38,27 +38,22 @@ class GraphCache:
     def graph(
         self,
         tensors: Sequence[Tensor],
-        extra: tuple[object, ...],
+        others: tuple[object, ...],
         build: Callable[[], HeteroGraph],
-        can_wait: Callable[[], bool] = lambda: False,
-    ) -> HeteroGraph | None:
+    ) -> HeteroGraph:
         """The graph of these tensors.
 
         Args:
             tensors: What the graph is made of.
-            extra: Anything else that it depends on, hashable.
+            others: Anything else that it depends on, hashable.
             build: Makes it.
-            can_wait: Whether it need not be made for tensors that come for the first time: the
-                answer is None then.
         """
-        key = (*extra, *(_identity(tensor) for tensor in tensors))
+        key = (*others, *(_identity(tensor) for tensor in tensors))
         with self._lock:
             found = self._graphs.get(key)
             if found is not None and found.is_now(tensors):
                 self._graphs.move_to_end(key)
                 return found.graph
-        if can_wait() and not self._were_here(key, tensors):
-            return None
         graph = build()
         synchronize(graph.device)
         forget = self._forgetting(key)
@@ -70,15 +65,12 @@ class GraphCache:
                 self._graphs.popitem(last=False)
         return graph
 
-    def graph_of(
-        self, adapter: Adapter, call: Call, can_wait: Callable[[], bool] = lambda: False
-    ) -> HeteroGraph | None:
+    def graph_of(self, adapter: Adapter, call: Call) -> HeteroGraph:
         """The graph of a call: what it gave, or what its edge tensors are.
 
         Args:
             adapter: The layer's.
             call: What it was called with.
-            can_wait: As of `graph`.
 
         Raises:
             GraphError: The edges are no graph.
@@ -86,28 +78,29 @@ class GraphCache:
         """
         if isinstance(call.edges, HeteroGraph):
             return graph_of(adapter, call)
-        extra: tuple[object, ...]
+        others: tuple[object, ...]
         if isinstance(call.x, Tensor):
-            extra = (call.x.shape[0],)
+            others = (call.x.shape[0],)
         else:
-            extra = tuple((name, rows.shape[0]) for name, rows in call.x.items())
+            others = tuple((name, rows.shape[0]) for name, rows in call.x.items())
         if isinstance(call.edges, Mapping):
-            extra = (*extra, *call.edges)
-        return self.graph(call.tensors, extra, lambda: graph_of(adapter, call), can_wait)
+            others = (*others, *call.edges)
+        return self.graph(call.tensors, others, lambda: graph_of(adapter, call))
 
-    def _were_here(self, key: _Key, tensors: Sequence[Tensor]) -> bool:
-        """Whether these tensors came before; from now on they did."""
+    def holds(self, tensors: Sequence[Tensor], others: tuple[object, ...]) -> bool:
+        """Whether there is a graph of these tensors, which may have been written to since."""
+        return (*others, *map(id, tensors)) in self._graphs
+
+    def is_new(self, tensors: Sequence[Tensor], others: tuple[object, ...]) -> bool:
+        """Whether these tensors are asked for the first time; the next time they are not new."""
+        key = (*others, *map(id, tensors))
         with self._lock:
             known = self._met.pop(key, ())
-            if known and all(
-                tensor.is_inference() or ref() is tensor
-                for ref, tensor in zip(known, tensors, strict=True)
-            ):
-                return True
-            self._met[key] = tuple(map(weakref.ref, tensors))
+            came = bool(known) and all(ref() is t for ref, t in zip(known, tensors, strict=True))
+            self._met[key] = known if came else tuple(map(weakref.ref, tensors))
             if len(self._met) > _MOST:
                 self._met.popitem(last=False)
-        return False
+        return not came
 
     def _forgetting(self, key: _Key) -> Callable[[weakref.ref[Tensor]], None]:
         """What to do when a tensor of this key dies."""

@@ -126,7 +126,7 @@ def _places(schema: pa.Schema, header: ArrowHeader) -> dict[str, int]:
     """The position of each role's column."""
     names = schema.names
     if header.columns is not None:
-        return _said(names, header.columns)
+        return _named_columns(names, header.columns)
     for name in _ENDS:
         if name not in names:
             raise MalformedError(
@@ -142,11 +142,11 @@ def _places(schema: pa.Schema, header: ArrowHeader) -> dict[str, int]:
     return {name: place for place, name in enumerate(names)}
 
 
-def _said(names: list[str], columns: ColumnsLike) -> dict[str, int]:
+def _named_columns(names: list[str], columns: ColumnsLike) -> dict[str, int]:
     try:
-        said = columns_of(columns)
-        assert said is not None
-        found = said.positions(names, len(names))
+        parsed = columns_of(columns)
+        assert parsed is not None
+        found = parsed.positions(names, len(names))
     except GraphError as error:
         raise MalformedError(str(error)) from error
     for role in found:

@@ -142,23 +142,14 @@ class GraphStore:
             if file.features is None
         )
 
-    def pin(self, key: str) -> None:
-        """Keeps a graph whatever the limit on disk, until it is unpinned or deleted.
+    def pin(self, key: str, *, pinned: bool = True) -> None:
+        """Keeps a graph whatever the limit on disk, until it is unpinned (or deleted).
 
         Raises:
             NotFoundError: There is none of that id.
             FolderError: The folder cannot be written.
         """
-        self.files.pin(key, pinned=True)
-
-    def unpin(self, key: str) -> None:
-        """Lets a graph go when graphs are over their limit, as it was before it was pinned.
-
-        Raises:
-            NotFoundError: There is none of that id.
-            FolderError: The folder cannot be written.
-        """
-        self.files.pin(key, pinned=False)
+        self.files.pin(key, pinned=pinned)
 
     def remove(self, key: str) -> None:
         """Deletes a graph, and the features that are kept with it.

@@ -49,19 +49,19 @@ def add_gauges(
     def gauge(name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"hetune_{name}", text, labels, registry=registry)
 
-    def told(child: Gauge, value: Callable[[], float]) -> None:
+    def looked_up(child: Gauge, value: Callable[[], float]) -> None:
         child.set_function(partial(_number, value))
 
-    told(gauge("graphs", "Graphs that are kept"), lambda: len(graphs.all()))
-    told(
+    looked_up(gauge("graphs", "Graphs that are kept"), lambda: len(graphs.all()))
+    looked_up(
         gauge("graph_bytes", "Bytes of graphs and their features on disk"),
         lambda: sum(graph.bytes for graph in graphs.all()),
     )
-    told(
+    looked_up(
         gauge("models", "Versions of models that are kept"),
         lambda: sum(len(models.versions(name)) for name in models.names()),
     )
-    told(
+    looked_up(
         gauge("champion_refused", "1 if the champion cannot be used, else 0"),
         lambda: follower.problem is not None,
     )
@@ -69,9 +69,9 @@ def add_gauges(
     device.labels(str(engine.device.torch_device), engine.backend.name).set(1)
     memory = gauge("device_bytes", "Bytes of a GPU's memory, by use", "use")
     copies = engine.copies
-    told(memory.labels("graphs"), lambda: math.nan if copies is None else copies.nbytes)
+    looked_up(memory.labels("graphs"), lambda: math.nan if copies is None else copies.nbytes)
     for field in fields(Usage):
-        told(memory.labels(field.name), partial(_usage, engine, field.name))
+        looked_up(memory.labels(field.name), partial(_usage, engine, field.name))
     registry.register(_LookedUp(follower, jobs))
 
 

@@ -202,7 +202,7 @@ class Inference:
             engine,
             run.model,
             number,
-            engine.put(x) if number == 0 else x,
+            engine.device.put(x) if number == 0 else x,
             engine.graph(run.graph_of(number)),
             variant=layer.variant,
             threads=layer.threads,

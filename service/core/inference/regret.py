@@ -138,14 +138,14 @@ class RegretSamples:
         others = [candidate.id for candidate in candidates if candidate.id != chosen]
         if not others:
             return None
-        x = self._engine.put(torch.randn(graph.num_nodes, width))
+        x = self._engine.device.put(torch.randn(graph.num_nodes, width))
         variants = chosen, *others[:_RUNNERS_UP]
         engine = self._engine
         return RegretSample(
             module.kind, variants, threads, engine, model, number, graph.unindexed(), x
         )
 
-    def note(self, sample: RegretSample, seconds: dict[str, list[float]]) -> float:
+    def record(self, sample: RegretSample, seconds: dict[str, list[float]]) -> float:
         """Notes what was measured, and gives the chosen variant's median over the least one.
 
         Args:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -28,47 +27,45 @@ class Usage:
     total: int
 
 
-class ComputeDevice(Protocol):
-    """A device that tensors are brought to and fetched from."""
+class ComputeDevice:
+    """Where layers run: this machine's own memory and processors, unless a subclass says otherwise.
 
-    @property
-    def torch_device(self) -> torch.device:
-        """Where its tensors lie."""
-        ...
+    Attributes:
+        torch_device: Where its tensors lie.
+        is_host: Whether its memory is the one that requests are read into: nothing has to be
+            copied.
+    """
 
-    @property
-    def is_host(self) -> bool:
-        """Whether its memory is the one that requests are read into: nothing has to be copied."""
-        ...
+    torch_device = torch.device("cpu")
+    is_host = True
 
     @property
     def architecture(self) -> str | None:
         """What kernels are compiled for ahead of time, as `build` takes it; None: they are not."""
-        ...
+        return None
 
     def put(self, rows: Tensor) -> Tensor:
         """Rows of the host on the device."""
-        ...
+        return rows
 
     def place(self, graph: HeteroGraph) -> HeteroGraph:
         """A copy of the host's graph on the device."""
-        ...
+        return graph
 
     def fetch(self, rows: Tensor) -> Tensor:
         """Rows of the device on the host."""
-        ...
+        return rows
 
     def now(self) -> float:
         """Seconds, once all that was started has ended."""
-        ...
+        return time.perf_counter()
 
     def usage(self) -> Usage | None:
-        """How its memory is used; None for the host's."""
-        ...
+        """How its memory is used; None for the host's, which is looked after elsewhere."""
+        return None
 
     def release(self) -> None:
         """Gives back what is reserved and not held."""
-        ...
 
     def check(self) -> None:
         """Asks it for a sign of life.
@@ -76,43 +73,9 @@ class ComputeDevice(Protocol):
         Raises:
             RuntimeError: It gives none.
         """
-        ...
 
 
-class HostDevice:
-    """This machine's own memory and processors."""
-
-    torch_device = torch.device("cpu")
-    is_host = True
-    architecture = None
-
-    def put(self, rows: Tensor) -> Tensor:
-        """The rows."""
-        return rows
-
-    def place(self, graph: HeteroGraph) -> HeteroGraph:
-        """The graph."""
-        return graph
-
-    def fetch(self, rows: Tensor) -> Tensor:
-        """The rows."""
-        return rows
-
-    def now(self) -> float:
-        """Seconds: calls return when they have ended."""
-        return time.perf_counter()
-
-    def usage(self) -> None:
-        """None: its memory is looked after elsewhere."""
-
-    def release(self) -> None:
-        """Nothing is reserved."""
-
-    def check(self) -> None:
-        """It is there."""
-
-
-class GpuDevice:
+class GpuDevice(ComputeDevice):
     """A GPU of this machine. All is done on its default stream, in the order of the calls.
 
     Args:

@@ -15,7 +15,7 @@ from torch import Tensor
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs.rows import Rows
 from hetune.service.core.models.copies import Copies
-from hetune.service.core.models.device import ComputeDevice, GpuDevice, HostDevice, Usage
+from hetune.service.core.models.device import ComputeDevice, GpuDevice, Usage
 from hetune.service.core.models.epilogue import Epilogue
 from hetune.variants.backends.base import Backend
 from hetune.variants.backends.triton.driver import DriverError
@@ -62,6 +62,7 @@ class Engine:
         backend: What runs layers.
         device: Where.
         cuda_graph: Whether runs that repeat are replayed; None: where that should be faster.
+        most_bytes: To be held on the device; None for the host.
         copies: Graphs that are there; None on the host, where no copies are needed.
     """
 
@@ -74,15 +75,15 @@ class Engine:
         most_bytes: int | None = None,
     ) -> None:
         self.backend = backend_named(backend)
-        self.device: ComputeDevice = HostDevice() if device is None else device
+        self.device = device or ComputeDevice()
         self.cuda_graph = cuda_graph
         usage = self.device.usage()
         if most_bytes is None and usage is not None:
             most_bytes = int(_USED * usage.total)
-        self._most_bytes = None if self.device.is_host else most_bytes
+        self.most_bytes = None if self.device.is_host else most_bytes
         self.copies: Copies | None = None
-        if self._most_bytes is not None:
-            self.copies = Copies(self.device.place, self._most_bytes // _GRAPHS)
+        if self.most_bytes is not None:
+            self.copies = Copies(self.device.place, self.most_bytes // _GRAPHS)
 
     @classmethod
     def on(
@@ -130,22 +131,17 @@ class Engine:
         """What kernels are compiled for ahead of time, as `build` takes it; None: they are not."""
         return "cpu" if self.backend.name == "cpp" else self.device.architecture
 
-    @property
-    def most_bytes(self) -> int | None:
-        """To be held on the device; None for the host."""
-        return self._most_bytes
-
     def within(self, limits: ServiceLimits) -> ServiceLimits:
         """Limits that hold on the device, too."""
-        if self._most_bytes is None:
+        if self.most_bytes is None:
             return limits
-        return replace(limits, run_bytes=min(limits.run_bytes, self._most_bytes // _RUNS))
+        return replace(limits, run_bytes=min(limits.run_bytes, self.most_bytes // _RUNS))
 
     def weight_bytes(self, limits: ServiceLimits) -> int:
         """Bytes of weights to hold."""
-        if self._most_bytes is None:
+        if self.most_bytes is None:
             return limits.loaded_bytes
-        return self._most_bytes // _WEIGHTS
+        return self.most_bytes // _WEIGHTS
 
     # What runs.
 
@@ -177,10 +173,6 @@ class Engine:
         device = self.device.torch_device
         with self.guarded():
             return tuple(finish.to(device) for finish in found)
-
-    def put(self, rows: Tensor) -> Tensor:
-        """Rows of the host, on the device."""
-        return self.device.put(rows)
 
     def graph(self, graph: HeteroGraph) -> HeteroGraph:
         """The host's graph on the device, where it is copied to but once.

@@ -147,7 +147,7 @@ class Folder:
                     "no space is left on the service's disk: delete graphs or models that are not "
                     "needed, or free some space"
                 )
-                self._full.note(full)
+                self._full.record(full)
                 raise full from error
             raise FolderError(
                 f"cannot {verb} the folder {self.root} ({error.strerror or error}): make it "

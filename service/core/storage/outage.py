@@ -39,7 +39,7 @@ class OutageLog:
         try:
             return self.ended_by(do)
         except self._kind as error:
-            self.note(error)
+            self.record(error)
             raise
 
     def ended_by(self, do: Callable[[], T]) -> T:
@@ -50,7 +50,7 @@ class OutageLog:
             self._end(before)
         return found
 
-    def note(self, error: HetuneError) -> None:
+    def record(self, error: HetuneError) -> None:
         """It has failed."""
         with self._mutex:
             self._failed += 1

@@ -54,8 +54,3 @@ def cut(data: memoryview, sizes: Sequence[int]) -> tuple[memoryview, ...]:
         parts.append(data[start : start + size])
         start += size
     return tuple(parts)
-
-
-def join(document: bytes, tensors: Sequence[Buffer]) -> bytes:
-    """A body of JSON and tensors. The length of the JSON is what its header has to give."""
-    return b"".join((document, *tensors))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hetune.service.core.formats.limits import check_limit
 from hetune.service.core.inference.answers import Answer
-from hetune.service.http.oip.framing import Buffer, join
+from hetune.service.http.oip.framing import Buffer
 from hetune.service.http.oip.names import OUT, name_of
 from hetune.service.http.oip.request import ProtocolRequest, RequestedOutput
 from hetune.service.http.oip.tensors import FEATURES, to_bytes
@@ -57,7 +57,7 @@ def write_answer(answer: Answer, asked: ProtocolRequest, most: int) -> tuple[byt
         outputs.append(described)
     text = _json(answer, asked.id, outputs)
     has_binary = any(output.binary for output in wanted)
-    return join(text, parts), len(text) if has_binary else None
+    return b"".join((text, *parts)), len(text) if has_binary else None
 
 
 def _named(answer: Answer) -> dict[str, Tensor]:

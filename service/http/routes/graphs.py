@@ -109,7 +109,7 @@ def router(work: Dispatcher) -> APIRouter:
     @routes.delete("/{id}/pin", status_code=204)
     def unpin_graph(id: GraphId) -> None:
         """Lets a graph go again when graphs are over their quota."""
-        service.graphs.unpin(id)
+        service.graphs.pin(id, pinned=False)
 
     return routes
 

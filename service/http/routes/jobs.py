@@ -96,11 +96,11 @@ def router(work: Dispatcher) -> APIRouter:
         last_event_id: Annotated[str, Header(json_schema_extra={"pattern": "^[0-9]{0,18}$"})] = "",
     ) -> Response:
         """A job's log and state as they change, until the job ends (server-sent events)."""
-        told = _told(last_event_id)
-        after = after if told is None else told
+        seen = _last_line(last_event_id)
+        after = after if seen is None else seen
         job = await work.ask(lambda: jobs.get(id))
         news = await work.ask(lambda: jobs.log(id, after=after, limit=1))
-        if told is not None and job.state.is_final and not news.lines:
+        if seen is not None and job.state.is_final and not news.lines:
             return Response(status_code=204)
         return EventStream(job_events(work, id, after, request.is_disconnected), work.watching)
 
@@ -116,7 +116,7 @@ def _under(asked: JobRequest, key: str | None) -> JobRequest:
     return asked.model_copy(update={"idempotency_key": key})
 
 
-def _told(last_event_id: str) -> int | None:
+def _last_line(last_event_id: str) -> int | None:
     """The last line of the log that a client has, where it says so."""
     if not last_event_id:
         return None

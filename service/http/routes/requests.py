@@ -212,7 +212,7 @@ def read_infer(media: Media, body: Content, limits: ServiceLimits) -> InferReque
         assert given is not None
         return InferRequest(
             document.model_copy(update={"graph": "", "features": None, "x": None, "nodes": None}),
-            _given(document.graph, limits),
+            _graph_in(document.graph, limits),
             given,
             _nodes(document.nodes),
         )
@@ -241,7 +241,7 @@ def read_select(
     """
     if media is Media.JSON:
         document = parse(SelectDocument, bytes(body))
-        return document, _given(document.graph, limits)
+        return document, _graph_in(document.graph, limits)
     message = unpack(body)
     header = parse(SelectHeader, message.document)
     return header, _contained(header.graph, message.group("graph"), limits)
@@ -257,7 +257,7 @@ def _check_one(features: object, x: object) -> None:
         )
 
 
-def _given(graph: str | GraphHeader, limits: ServiceLimits) -> HeteroGraph | str:
+def _graph_in(graph: str | GraphHeader, limits: ServiceLimits) -> HeteroGraph | str:
     if isinstance(graph, GraphDocument):
         return graph_of(graph, graph.arrays(limits), limits)
     assert isinstance(graph, str)
