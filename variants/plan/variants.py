@@ -117,7 +117,7 @@ def plans_of(program: Program, device: Device) -> dict[PlanChoices, Plan]:
 def _separate_sums(program: Program, device: Device) -> tuple[LoweringForm, Plan]:
     """The plan with sums apart from products; in one pass with a softmax, where that is possible.
 
-    One pass took less time on every graph that was measured.
+    One pass reads a row once for its score and its sum, so it takes the place of separate ones.
     """
     separate = lower(program, device, fuse_sums=False)
     if device == "cpu":
