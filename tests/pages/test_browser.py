@@ -252,7 +252,7 @@ def test_a_cost_model_is_promoted_and_rolled_back(opened, mine, script):
     expect(champion).to_have_count(0)
     page.get_by_role("link", name=re.compile(r"^\d{8}-")).first.click()
     pictures = page.locator("main img")
-    expect(pictures.nth(2)).to_be_attached()
+    expect(pictures.first).to_be_attached()
     pictures.first.scroll_into_view_if_needed()
     assert pictures.first.evaluate("image => image.decode().then(() => image.naturalWidth)") > 100
 
