@@ -1,8 +1,8 @@
 // The features of a graph: plain C ABI, raw pointers; counts are int64_t, ids int32_t.
 //
-// About one pass over each array; tests compare it with `tests/costmodel/_graph_numpy.py`. Each task
-// is done by one thread, and counts are integers, so that the result does not depend on the number
-// of threads.
+// About one pass over each array; tests compare it with `tests/costmodel/_graph_numpy.py`. Each
+// task is done by one thread, and counts are integers, so that the result does not depend on the
+// number of threads.
 // Returns a negative number when memory runs out; nothing else can fail.
 #include <algorithm>
 #include <array>
