@@ -28,7 +28,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class LayerRun:
+class LocalRun:
     """What to run.
 
     Attributes:
@@ -79,7 +79,7 @@ class RunOutcome:
     index_seconds: dict[str, float] = field(default_factory=dict)
 
 
-def prepare(run: LayerRun, say: Say) -> PreparedRun:
+def prepare(run: LocalRun, say: Say) -> PreparedRun:
     """Loads the graph and chooses a variant; says what that took.
 
     Raises:
@@ -123,7 +123,7 @@ def prepare(run: LayerRun, say: Say) -> PreparedRun:
     return PreparedRun(graph, x, layer, choice, chosen)
 
 
-def perform(run: LayerRun, say: Say) -> RunOutcome:
+def perform(run: LocalRun, say: Say) -> RunOutcome:
     """Runs a layer, and times variants of it.
 
     Raises:

@@ -17,7 +17,7 @@ from hetune.clients.cli import console
 from hetune.clients.cli.compare import Comparison
 from hetune.clients.cli.device import RunDevice
 from hetune.clients.cli.files import check_writable, write_atomically
-from hetune.clients.cli.layer_run import LayerRun, RunOutcome, Say, perform
+from hetune.clients.cli.layer_run import LocalRun, RunOutcome, Say, perform
 from hetune.clients.cli.options import (
     Every,
     GraphName,
@@ -70,7 +70,7 @@ def run(
     use_threads(threads)
     if out is not None:
         check_writable(out)
-    request = LayerRun(
+    request = LocalRun(
         replace(source, name=graph),
         replace(layer, weights=weights),
         RunDevice.named(device),
@@ -122,7 +122,7 @@ def bench(
     for each in sources:
         each.check()
     for each in sources:
-        request = LayerRun(
+        request = LocalRun(
             each,
             layer,
             run_device,
@@ -229,7 +229,7 @@ def _record(name: str, outcome: RunOutcome) -> dict[str, Any]:
     }
 
 
-def _write(path: Path, outcome: RunOutcome, request: LayerRun) -> None:
+def _write(path: Path, outcome: RunOutcome, request: LocalRun) -> None:
     tensors: dict[str, Tensor] = {"out": outcome.output.cpu().contiguous()}
     metadata = {
         "graph": request.graph.name,

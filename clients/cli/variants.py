@@ -13,7 +13,7 @@ from rich.table import Table
 import hetune
 from hetune.clients.cli import console
 from hetune.clients.cli.device import RunDevice
-from hetune.clients.cli.layer_run import LayerRun, prepare
+from hetune.clients.cli.layer_run import LocalRun, prepare
 from hetune.clients.cli.options import (
     DeviceName,
     GraphName,
@@ -77,7 +77,7 @@ def explain(
 ) -> None:
     """Say which variant would run on a graph, and why; no kernel is compiled."""
     use_threads(threads)
-    request = LayerRun(
+    request = LocalRun(
         replace(source, name=graph),
         layer,
         RunDevice.planned(device.value),

@@ -20,7 +20,13 @@ from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.record import GraphFacts, Stamp, record
 from hetune.profiling.process.child import describe_end
 from hetune.profiling.process.heartbeat import MEND_ROOM, SETTING_UP, Heartbeat
-from hetune.profiling.process.messages import Message, Order, Refusal
+from hetune.profiling.process.messages import (
+    Message,
+    Order,
+    Refusal,
+    decode_message,
+    encode,
+)
 from hetune.profiling.records import Measurement, Status
 from hetune.profiling.units import Unit
 from hetune.variants.errors import WorkerError
@@ -183,7 +189,7 @@ class _Process:
         """
         self._steps = self._heartbeat.read()[0]
         with contextlib.suppress(OSError):  # `_receive` finds out what happened
-            self._connection.send(order)
+            self._connection.send_bytes(encode(order))
         facts = None
         while isinstance(message := self._receive(allowed, look), GraphFacts):
             facts = message
@@ -210,10 +216,12 @@ class _Process:
                     Loss(Status.TIMEOUT, f"{what} took longer than the limit of {limit:g} s"),
                 )
         try:
-            message: Message = self._connection.recv()
+            return decode_message(self._connection.recv_bytes())
         except (EOFError, OSError):
             return self._death()
-        return message
+        except (ValueError, KeyError, TypeError) as error:
+            reason = f"the process that measures sent what is no answer: {error!r}"
+            return _Lost(self._heartbeat.read()[1], Loss(Status.FAILED, reason))
 
     def end(self) -> None:
         """Kills it, if it still runs."""

@@ -25,7 +25,7 @@ from hetune.profiling.measure.problem import SETUP, graph_facts, measure_problem
 from hetune.profiling.measure.record import Stamp
 from hetune.profiling.process.heartbeat import SETTING_UP, Heartbeat
 from hetune.profiling.process.memory_limit import lift_memory_limit, limit_memory
-from hetune.profiling.process.messages import Message, Order, Refusal
+from hetune.profiling.process.messages import Message, Order, Refusal, decode_order, encode
 from hetune.profiling.records import Measurement
 from hetune.profiling.units import GraphRecipe, ProblemSpec
 from hetune.variants.errors import (
@@ -143,7 +143,9 @@ def main(measure: MeasureFunction = measure_problem) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # which may be meant for all processes
         signal.signal(number, signal.SIG_IGN)  # the parent decides when to stop
     parent: Connection = Connection(int(sys.argv[2]))
-    worker = Worker(Heartbeat(int(sys.argv[1])), parent.send, measure)
+    worker = Worker(
+        Heartbeat(int(sys.argv[1])), lambda message: parent.send_bytes(encode(message)), measure
+    )
     for order in _orders(parent):
         try:
             worker.answer(order)
@@ -158,7 +160,7 @@ def _orders(parent: Connection) -> Iterator[Order]:
     def read() -> None:
         with suppress(EOFError, OSError):
             while True:
-                orders.put(parent.recv())
+                orders.put(decode_order(parent.recv_bytes()))
         os._exit(0)  # a worker without a parent would only disturb the next one's measurements
 
     threading.Thread(target=read, daemon=True).start()

@@ -24,8 +24,8 @@ from hetune.variants.kernel.nodes import (
     Read,
     Rows,
     SegmentSum,
-    Store,
     Update,
+    Write,
 )
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.random_values import random_values
@@ -351,7 +351,7 @@ class Naive:
                     _, _, held, how = next(frame for frame in stack if name in frame[3])
                     by = np.add if how[name] == "sum" else np.maximum
                     held[name] = scope[name] = by(held[name], scope[value])
-                case Store(buffer, value, accumulate):
+                case Write(buffer, value, accumulate):
                     out, new = self.values[buffer], scope[value]
                     out[row["row"]] = out[row["row"]] + new if accumulate else new
                 case ForEach(inner, nested):

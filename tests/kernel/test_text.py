@@ -25,9 +25,9 @@ from hetune.variants.kernel.nodes import (
     Schedule,
     ScoreLoop,
     SegmentSum,
-    Store,
     Traversal,
     Update,
+    Write,
 )
 from hetune.variants.kernel.parse import parse, parse_schedule
 from hetune.variants.kernel.text import show, show_schedule
@@ -77,8 +77,8 @@ KERNELS = [
             scale="c",
             tail=(
                 Def("h", (5,), Apply("gelu", ("t",))),
-                Store("t", "t"),
-                Store("y", "h", True),
+                Write("t", "t"),
+                Write("y", "h", True),
             ),
         ),
         """\
@@ -109,10 +109,10 @@ gemm t[edge@s] = c * leaky_relu(x, const=0.5) @ w heads=1 k=3 n=5
                                 Update("acc", "h"),
                             ),
                         ),
-                        Store("p", "c", True),
+                        Write("p", "c", True),
                     ),
                 ),
-                Store("y", "acc"),
+                Write("y", "acc"),
             ),
         ),
         """\
@@ -148,7 +148,7 @@ traverse node
                     (ForEach(Rows(Space.EDGE), (Update("update", "softmax"),)),),
                 ),
                 Update("update", "for"),
-                Store("store", "update"),
+                Write("store", "update"),
             ),
         ),
         """\

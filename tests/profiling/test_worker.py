@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import mmap
 import os
 import sys
@@ -13,17 +14,25 @@ from typing import NoReturn
 
 import psutil
 import pytest
+from tests.profiling._made_up import measurement
 
 from hetune.profiling.corpus import build, recipe
 from hetune.profiling.corpus.sources import digest_of
+from hetune.profiling.measure.candidate import Loss
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import graph_facts, units_of
 from hetune.profiling.measure.record import GraphFacts, Stamp
 from hetune.profiling.process.heartbeat import SETTING_UP, Heartbeat
-from hetune.profiling.process.messages import Order, Refusal
+from hetune.profiling.process.messages import (
+    Order,
+    Refusal,
+    decode_message,
+    decode_order,
+    encode,
+)
 from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.process.worker import Worker
-from hetune.profiling.records import Measurement
+from hetune.profiling.records import Measurement, Status
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.errors import WorkerError
 from hetune.variants.frontend.presets import labeled_preset
@@ -71,9 +80,9 @@ def test_a_unit_that_ends_the_process_is_lost_and_no_other(faulty, monkeypatch):
         "",
     ]
     facts = graph_facts(build(wanted[0].problem.graph))
-    for measurement in found:
-        assert measurement.graph_fingerprint == facts.fingerprint
-        assert measurement.graph_features == facts.features
+    for record in found:
+        assert record.graph_fingerprint == facts.fingerprint
+        assert record.graph_features == facts.features
     assert faulty.restarts == before + 3
 
 
@@ -85,6 +94,32 @@ def test_what_a_crashing_process_says_is_in_the_record(faulty):
         "'std::bad_alloc'"
     )
     assert found[1].error == "the process ended with exit status 3"
+
+
+def test_what_is_no_answer_is_refused_and_runs_nothing(faulty):
+    found = faulty.measure(units("-,damage")[:2], STAMP)
+    assert endings(found) == ["ok", "failed"]
+    assert "sent what is no answer" in found[1].error
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        [measurement(), measurement(1)],
+        Loss(Status.MEMORY, "too large"),
+        Refusal("no compiler"),
+        GraphFacts("0" * 32, (1.5, float("inf"))),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_messages_are_json_and_arrive_as_they_were(message):
+    assert decode_message(encode(message)) == message
+    json.loads(encode(message))
+
+
+def test_orders_arrive_as_they_were():
+    order = Order(problem(), ("dst/b256",), STAMP, LIMITS, 7)
+    assert decode_order(encode(order)) == order
 
 
 @pytest.mark.parametrize(

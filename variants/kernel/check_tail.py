@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from hetune.variants.kernel.check_traversal import TraversalCheck
-from hetune.variants.kernel.nodes import Apply, Def, Gemm, Read, Stmt, Store, Traversal
+from hetune.variants.kernel.nodes import Apply, Def, Gemm, Read, Stmt, Traversal, Write
 from hetune.variants.kernel.walk import product_reads, writes
 from hetune.variants.program.nodes import End, Type
 
@@ -53,7 +53,7 @@ class TailCheck(TraversalCheck):
                 self.declare(name, shape, statement)
             case Def(expr=Apply()):
                 super()._statement(statement)
-            case Store(buffer, value, _):
+            case Write(buffer, value, _):
                 type = self.own_row(buffer, self.gemm.rows, statement)
                 if self._value(value, statement) != self.flat or (type.width,) != self.flat:
                     raise self.error(f"only rows of width {self.flat[0]} are stored", statement)

@@ -17,9 +17,9 @@ from hetune.variants.kernel.nodes import (
     Read,
     Rows,
     Stmt,
-    Store,
     Traversal,
     Update,
+    Write,
 )
 from hetune.variants.kernel.text import show_rows, show_type
 from hetune.variants.kernel.walk import statements, writes
@@ -96,7 +96,7 @@ class TraversalCheck(Check):
                 self._init(statement)
             case Update():
                 self._update(statement)
-            case Store(buffer, value, _):
+            case Write(buffer, value, _):
                 type = self.own_row(buffer, self.scopes[-1].rows, statement)
                 self._same_shape(f"buffer {buffer!r}", type.shape, value, statement)
             case ForEach():

@@ -31,9 +31,9 @@ from hetune.variants.kernel.nodes import (
     Rows,
     SegmentSum,
     Stmt,
-    Store,
     Traversal,
     Update,
+    Write,
 )
 from hetune.variants.program.nodes import End, Space, Type
 
@@ -195,7 +195,7 @@ class _Loop:
                 owner = self._owner(name)
                 places = self._places_in(owner)
                 owner._add(name, places, self._value(value))
-            case Store(buffer, value, accumulate):
+            case Write(buffer, value, accumulate):
                 self._machine.write(buffer, self._rows, self._value(value), accumulate)
             case ForEach(rows, body):
                 _Loop(self._machine, rows, self).run(body)

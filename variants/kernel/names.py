@@ -16,9 +16,9 @@ from hetune.variants.kernel.nodes import (
     Read,
     ScoreLoop,
     Stmt,
-    Store,
     Traversal,
     Update,
+    Write,
 )
 from hetune.variants.kernel.walk import statements
 
@@ -81,7 +81,7 @@ def _operands(statement: Stmt) -> tuple[str, ...]:
             return x, y
         case Update(name, value):
             return name, value
-        case Store(value=value):
+        case Write(value=value):
             return (value,)
         case EdgeSoftmax(scores=scores):
             return tuple(part.value for part in scores)
@@ -99,7 +99,7 @@ def _renamed(statement: Stmt, names: Mapping[str, str]) -> Stmt:
             return replace(statement, name=new(name))
         case Update(name, value):
             return Update(new(name), new(value))
-        case Store(value=value):
+        case Write(value=value):
             return replace(statement, value=new(value))
         case ForEach(rows, body):
             return ForEach(rows, renamed(body, names))

@@ -189,7 +189,7 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class Write:
     """Writes (or adds) a value to the buffer's row of the current loop.
 
     From an edge loop also into edge buffers of all edges (through positions).
@@ -242,7 +242,7 @@ class EdgeSoftmax:
     sums: tuple[ForEach, ...] = ()
 
 
-Stmt = Def | Init | Update | Store | ForEach | EdgeSoftmax
+Stmt = Def | Init | Update | Write | ForEach | EdgeSoftmax
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,9 @@ from hetune.variants.kernel.nodes import (
     ScoreLoop,
     SegmentSum,
     Stmt,
-    Store,
     Traversal,
     Update,
+    Write,
 )
 from hetune.variants.kernel.text import INDENT
 from hetune.variants.program.nodes import End, Space, Type
@@ -292,7 +292,7 @@ class _Reader:
             buffer, accumulate = line.name("a buffer"), line.accept("+=")
             if not accumulate:
                 line.expect("=")
-            statement = Store(buffer, line.name("a value"), accumulate)
+            statement = Write(buffer, line.name("a value"), accumulate)
         elif word == "for":
             rows = line.rows()
             line.finish()

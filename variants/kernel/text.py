@@ -44,9 +44,9 @@ from hetune.variants.kernel.nodes import (
     Schedule,
     SegmentSum,
     Stmt,
-    Store,
     Traversal,
     Update,
+    Write,
 )
 from hetune.variants.program.nodes import End, Type
 
@@ -136,7 +136,7 @@ def _statement_lines(statement: Stmt) -> Iterator[str]:
             yield f"init {name}: {_shape(shape)} {reduce}"
         case Update(name, value):
             yield f"update {name} {value}"
-        case Store(buffer, value, accumulate):
+        case Write(buffer, value, accumulate):
             yield f"store {buffer} {'+=' if accumulate else '='} {value}"
         case ForEach(rows, body):
             yield f"for {show_rows(rows)}"

@@ -17,8 +17,8 @@ from hetune.variants.kernel.nodes import (
     Kernel,
     Launch,
     Read,
-    Store,
     Traversal,
+    Write,
 )
 from hetune.variants.kernel.text import show_kernel, show_type
 from hetune.variants.kernel.walk import product_reads, reads, statements, writes
@@ -130,7 +130,7 @@ def _accesses(kernel: Kernel) -> Iterator[tuple[str, bool]]:
         match statement:
             case Def(expr=Read(buffer)):
                 yield buffer, False
-            case Store(buffer, _, accumulate):
+            case Write(buffer, _, accumulate):
                 if accumulate:
                     yield buffer, False
                 yield buffer, True

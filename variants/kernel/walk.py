@@ -15,8 +15,8 @@ from hetune.variants.kernel.nodes import (
     Read,
     SegmentSum,
     Stmt,
-    Store,
     Traversal,
+    Write,
 )
 from hetune.variants.program.nodes import End
 
@@ -55,7 +55,7 @@ def writes(kernel: Kernel) -> Iterator[str]:
         case Gemm(tail=body) | Traversal(body=body):
             for statement in statements(body):
                 match statement:
-                    case Store(buffer=buffer):
+                    case Write(buffer=buffer):
                         yield buffer
                     case EdgeSoftmax(buffer=buffer) if buffer:
                         yield buffer

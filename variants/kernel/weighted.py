@@ -13,8 +13,8 @@ from hetune.variants.kernel.nodes import (
     Inner,
     Read,
     Stmt,
-    Store,
     Update,
+    Write,
 )
 from hetune.variants.program.nodes import Space
 
@@ -51,7 +51,7 @@ def pair_loop(loop: ForEach, share: str) -> bool:
                 inits.append(name)
             case ForEach():
                 edges.append(statement)
-            case Store(value=value, accumulate=False):
+            case Write(value=value, accumulate=False):
                 stores.append(value)
             case _:
                 return False

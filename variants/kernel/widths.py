@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from hetune.variants.kernel.nodes import Def, EdgeSoftmax, Init, Launch, Store, Traversal
+from hetune.variants.kernel.nodes import Def, EdgeSoftmax, Init, Launch, Traversal, Write
 from hetune.variants.kernel.walk import statements
 
 
@@ -27,6 +27,6 @@ def widest(traversals: Iterable[Traversal], launch: Launch) -> int:
             match stmt:
                 case Def(shape=shape) | Init(shape=shape) | EdgeSoftmax(shape=shape):
                     found = max(found, padded_width(shape))
-                case Store(buffer=buffer):
+                case Write(buffer=buffer):
                     found = max(found, padded_width(launch.type_of(buffer).shape))
     return found

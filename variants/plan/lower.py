@@ -22,9 +22,9 @@ from hetune.variants.kernel.nodes import (
     Rows,
     ScoreLoop,
     Stmt,
-    Store,
     Traversal,
     Update,
+    Write,
 )
 from hetune.variants.kernel.passes.fuse import fused
 from hetune.variants.passes.product import multiply_chain
@@ -142,7 +142,7 @@ class Lowering:
             copy += "_"
         kind = self.types[name]
         body = Body(self, Rows(kind.space, kind.group))
-        body.add(Store(copy, body.value(name)))
+        body.add(Write(copy, body.value(name)))
         self._buffers[copy] = kind
         self._kernels.append(Traversal(body.rows, tuple(body.statements)))
         return copy
@@ -257,7 +257,7 @@ class Lowering:
         else:
             total = "zero"
             body.add(Init(total, self.types[name].shape, "sum"))
-        body.add(Store(name, total, accumulate))
+        body.add(Write(name, total, accumulate))
         self._traverse(name, body)
 
     def _sum_edges(self, name: str, term: SumTerm, extras: list[str], *, accumulate: bool) -> None:
@@ -273,7 +273,7 @@ class Lowering:
             total = body.total(fitting, shape, start=total)
             extras[:] = [extra for extra in extras if extra not in fitting]
         self._buffers.setdefault(name, self.types[name])
-        body.add(Store(self.view(name, shape), total, accumulate))
+        body.add(Write(self.view(name, shape), total, accumulate))
         self._traverse(name, body)
 
     def _sum_pairs(self, name: str, rows: str) -> None:
@@ -283,7 +283,7 @@ class Lowering:
         edges = body.inner(Rows(Space.EDGE, self.types[name].group))
         edges.add(Update(total, edges.value(rows)))
         body.loop(edges)
-        body.add(Store(name, total))
+        body.add(Write(name, total))
         self._traverse(name, body)
 
     # --- products -----------------------------------------------------------------------
@@ -304,12 +304,12 @@ class Lowering:
     def _map(self, name: str) -> None:
         kind = self.types[name]
         body = Body(self, Rows(kind.space, kind.group))
-        body.add(Store(name, body.value(name, inline=True)))
+        body.add(Write(name, body.value(name, inline=True)))
         self._traverse(name, body)
 
     def _store_edges(self, name: str, part: str) -> Stmt:
         edges = Body(self, Rows(Space.EDGE, self.types[part].group))
-        edges.add(Store(name, edges.value(part)))
+        edges.add(Write(name, edges.value(part)))
         return ForEach(edges.rows, tuple(edges.statements))
 
     def _softmax(self, name: str, op: Softmax) -> None:

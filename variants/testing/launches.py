@@ -21,9 +21,9 @@ from hetune.variants.kernel.nodes import (
     Rows,
     SegmentSum,
     Stmt,
-    Store,
     Traversal,
     Update,
+    Write,
 )
 from hetune.variants.kernel.verify import verify
 from hetune.variants.kernel.walk import reads, writes
@@ -204,7 +204,7 @@ class _Generator:
         rows, shape = scopes[-1].rows, self._shape()
         value, made = self._value_of(scopes, shape)
         out = self._output(rows.space, shape, rows.group)
-        return [*made, Store(out, value, self._rng.random() < 0.4)]
+        return [*made, Write(out, value, self._rng.random() < 0.4)]
 
     def _defs(self, scopes: list[_Scope], count: int) -> list[Stmt]:
         made: list[Stmt] = []

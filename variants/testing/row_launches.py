@@ -15,8 +15,8 @@ from hetune.variants.kernel.nodes import (
     Read,
     Rows,
     Stmt,
-    Store,
     Traversal,
+    Write,
 )
 from hetune.variants.kernel.verify import verify
 from hetune.variants.kernel.walk import touched
@@ -112,7 +112,7 @@ class _Rows:
         active = self._apply(shape, raw.name)
         if shape != self._of(stored).type.shape:
             stored = self._own(shape)
-        return Traversal(self._rows, (raw, active, Store(stored, active.name)))
+        return Traversal(self._rows, (raw, active, Write(stored, active.name)))
 
     def _product(self, x: str, out: str) -> Gemm:
         rng, heads, k, n = self._rng, self._heads, self._k, self._n
@@ -156,5 +156,5 @@ class _Rows:
             known.append(stored)
         # What is scratch has no row to add to before it is written.
         holds = stored == source or self._of(stored).scratch == ""
-        body.append(Store(stored, value, holds and rng.random() < 0.2))
+        body.append(Write(stored, value, holds and rng.random() < 0.2))
         return Traversal(rows, tuple(body))

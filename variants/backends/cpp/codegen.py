@@ -9,17 +9,17 @@ from hetune.variants.backends.cpp.target import (
     Assign,
     ChunksWithStealing,
     Comment,
+    Declare,
     Do,
     For,
     Function,
     If,
     InParts,
-    Let,
     Scope,
     Statement,
     Struct,
     Switch,
-    Unit,
+    TranslationUnit,
     While,
 )
 
@@ -27,7 +27,7 @@ _INDENT = "    "
 _LINE = 100
 
 
-def print_unit(unit: Unit) -> str:
+def print_unit(unit: TranslationUnit) -> str:
     """The unit's text, without the prelude."""
     parts = [
         [f"// {line}" for line in unit.comment.splitlines()],
@@ -74,9 +74,9 @@ def _statement(statement: Statement) -> Iterator[str]:
     match statement:
         case Comment(text):
             yield f"// {text}"
-        case Let(kind, name, ""):
+        case Declare(kind, name, ""):
             yield f"{kind} {name};"
-        case Let(kind, name, value):
+        case Declare(kind, name, value):
             yield f"{kind} {name} = {value};"
         case Assign(target, value, op):
             yield f"{target} {op} {value};"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hetune.variants.backends.cpp.pieces import cut
-from hetune.variants.backends.cpp.target import Assign, For, Let, Statement
+from hetune.variants.backends.cpp.target import Assign, Declare, For, Statement
 from hetune.variants.backends.cpp.tile_row import TileRow, sum_text
 
 
@@ -23,9 +23,9 @@ def dot_products(row: TileRow, lanes: int) -> list[Statement]:
     rest = pieces[len(whole) :]
     left, right = sum_text("x[m]", head_x), sum_text("w", head_w)
     body: list[Statement] = [
-        Let("const float*", "x_m", left),
-        Let("const float*", "w_j", right),
-        Let(widest.type, "products", f"{widest.type}{{}}"),
+        Declare("const float*", "x_m", left),
+        Declare("const float*", "w_j", right),
+        Declare(widest.type, "products", f"{widest.type}{{}}"),
         For(
             "int",
             "k",
@@ -41,7 +41,7 @@ def dot_products(row: TileRow, lanes: int) -> list[Statement]:
             step=f"{widest.lanes}",
             unroll=8,
         ),
-        Let("float", "total", "hsum(products)"),
+        Declare("float", "total", "hsum(products)"),
     ]
     body += [
         Assign(

@@ -6,7 +6,7 @@ from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.cpp.operand import LINE
 from hetune.variants.backends.cpp.rows import block_range
 from hetune.variants.backends.cpp.tail import Tail
-from hetune.variants.backends.cpp.target import Assign, Comment, Do, For, If, Let, Statement
+from hetune.variants.backends.cpp.target import Assign, Comment, Declare, Do, For, If, Statement
 from hetune.variants.kernel.nodes import Gemm, Launch, Schedule
 from hetune.variants.program.nodes import End, Space
 
@@ -20,7 +20,7 @@ def filled_rows(
     bias = _bias(gemm, launch, args)
     finish: tuple[Statement, ...]
     if tail:
-        zeros = () if bias else (Let("static const float", f"zeros[{width}]", "{}"),)
+        zeros = () if bias else (Declare("static const float", f"zeros[{width}]", "{}"),)
         finish = (*zeros, tail.call("n", bias or "zeros"))
     else:
         to = f"({args.buffer(gemm.out)} + int64_t(n) * {width})[j]"

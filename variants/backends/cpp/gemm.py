@@ -15,11 +15,11 @@ from hetune.variants.backends.cpp.tail import Tail
 from hetune.variants.backends.cpp.target import (
     Assign,
     Comment,
+    Declare,
     Do,
     For,
     Function,
     If,
-    Let,
     Scope,
     Statement,
     Switch,
@@ -111,7 +111,10 @@ class GemmLowering:
         body: list[Statement] = []
         if self._contiguous:
             first, stop = block_range(args, gemm.rows, True)
-            body += [Let("const float*", "w", args.buffer(gemm.w)), *self._row_loop(first, stop)]
+            body += [
+                Declare("const float*", "w", args.buffer(gemm.w)),
+                *self._row_loop(first, stop),
+            ]
         else:
             blocked = self.node_blocked
 
@@ -123,13 +126,13 @@ class GemmLowering:
             weight = args.buffer(gemm.w)
             if self.by_type is not Space.SHARED:
                 weight += f" + int64_t({field('group_etype')}[g]) * {size}"
-            inner: list[Statement] = [Let("const float*", "w", weight)]
+            inner: list[Statement] = [Declare("const float*", "w", weight)]
             if self.by_dot:
                 inner += self._transpose()
             inner += self._row_loop(f"{group_ptr}[g]", f"{group_ptr}[g + 1]")
             body += [
-                Let("const int32_t*", "rows", field("rows")),
-                Let("const int32_t", "last_group", f"{block_ptr}[block + 1]"),
+                Declare("const int32_t*", "rows", field("rows")),
+                Declare("const int32_t", "last_group", f"{block_ptr}[block + 1]"),
                 For("int32_t", "g", f"{block_ptr}[block]", "last_group", tuple(inner)),
             ]
         if self._contiguous and self.by_dot:
@@ -145,10 +148,10 @@ class GemmLowering:
     def _transpose(self) -> list[Statement]:
         heads, k, n = self.gemm.heads, self.gemm.k, self.gemm.n
         if n == 1:
-            return [Let("const float*", "columns", "w")]
+            return [Declare("const float*", "columns", "w")]
         return [
             Comment("columns of w, each contiguous"),
-            Let(self._array, f"columns[{heads * k * n}]"),
+            Declare(self._array, f"columns[{heads * k * n}]"),
             Do(f"transpose<{heads}, {k}, {n}>(w, columns)"),
         ]
 
@@ -170,13 +173,13 @@ class GemmLowering:
             height = f"stop - i < {tallest} ? {shorter} : {tallest}"
         else:
             height = f"minimum(stop - i, {tallest})"
-        body: list[Statement] = [Let("const int32_t", "height", height)]
+        body: list[Statement] = [Declare("const int32_t", "height", height)]
         if not self.asks_by_lines:
             body += self.operand.prefetch(tallest)
         body += [Switch("height", calls), Assign("i", "height", "+=")]
         return [
-            Let("const int32_t", "stop", stop),
-            Let("int32_t", "i", first),
+            Declare("const int32_t", "stop", stop),
+            Declare("int32_t", "i", first),
             While("i < stop", tuple(body)),
         ]
 
@@ -201,7 +204,7 @@ class GemmLowering:
             ahead = ("int32_t ahead",)
         width = self.gemm.heads * self.gemm.n
         if self.tail:
-            body.append(Let(self._array, f"done[M][{width}]"))
+            body.append(Declare(self._array, f"done[M][{width}]"))
         body += (
             dot_products(self.row, self.schedule.lanes) if self.by_dot else self._products(columns)
         )
@@ -266,14 +269,14 @@ class GemmLowering:
         row = _wide(f"(h * {gemm.k} + k)" if gemm.heads > 1 else "k", gemm.heads * gemm.k * gemm.n)
         k_row = sum_text("w", f"{row} * {gemm.n}", column)
         operand = f"x[m][h * {gemm.k} + k]" if gemm.heads > 1 else "x[m][k]"
-        declare: list[Statement] = [Let(p.type, f"acc_{p.offset}[M]") for p in pieces]
+        declare: list[Statement] = [Declare(p.type, f"acc_{p.offset}[M]") for p in pieces]
         zero = [Assign(f"acc_{p.offset}[m]", f"{p.type}{{}}") for p in pieces]
-        loads: list[Statement] = [Let("const float*", "w_k", k_row)]
+        loads: list[Statement] = [Declare("const float*", "w_k", k_row)]
         loads += [
-            Let(f"const {p.type}", f"w_{p.offset}", f"load<{p.type}>({at('w_k', p.offset)})")
+            Declare(f"const {p.type}", f"w_{p.offset}", f"load<{p.type}>({at('w_k', p.offset)})")
             for p in pieces
         ]
-        multiply = [Let("const float", "x_k", operand)]
+        multiply = [Declare("const float", "x_k", operand)]
         multiply_all: list[Statement] = [
             *multiply,
             *(Assign(f"acc_{p.offset}[m]", f"x_k * w_{p.offset}", "+=") for p in pieces),
@@ -309,11 +312,11 @@ class GemmLowering:
         """Scale, bias and write one row of a tile; overlapping pieces read before they write."""
         gemm = self.gemm
         head = f"h * {gemm.n}" if gemm.heads > 1 else ""
-        body: list[Statement] = [Let("float*", "out", sum_text(self.row.out, head, column))]
+        body: list[Statement] = [Declare("float*", "out", sum_text(self.row.out, head, column))]
         if gemm.scale:
-            body.append(Let("const float", "scale", self.row.scale))
+            body.append(Declare("const float", "scale", self.row.scale))
         if gemm.bias:
-            body.append(Let("const float*", "bias", sum_text(self.row.bias, head, column)))
+            body.append(Declare("const float*", "bias", sum_text(self.row.bias, head, column)))
         for p in pieces:
             value = f"acc_{p.offset}[m]"
             if gemm.scale:
@@ -322,7 +325,7 @@ class GemmLowering:
                 value += f" + load<{p.type}>({at('bias', p.offset)})"
             if gemm.accumulate:
                 value += f" + load<{p.type}>({at('out', p.offset)})"
-            body.append(Let(f"const {p.type}", f"out_{p.offset}", value))
+            body.append(Declare(f"const {p.type}", f"out_{p.offset}", value))
         body += [Do(f"store({at('out', p.offset)}, out_{p.offset})") for p in pieces]
         return body
 

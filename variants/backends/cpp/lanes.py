@@ -11,7 +11,7 @@ from math import prod
 from hetune.variants.backends.cpp.parts import in_parts
 from hetune.variants.backends.cpp.pieces import vector_type
 from hetune.variants.backends.cpp.scopes import Frame, Scopes
-from hetune.variants.backends.cpp.target import AcrossEdges, Assign, Do, Let
+from hetune.variants.backends.cpp.target import AcrossEdges, Assign, Declare, Do
 from hetune.variants.backends.cpp.values import CppValue, apply
 from hetune.variants.backends.places import Row
 from hetune.variants.kernel.nodes import (
@@ -21,8 +21,8 @@ from hetune.variants.kernel.nodes import (
     Launch,
     Read,
     Stmt,
-    Store,
     Update,
+    Write,
 )
 from hetune.variants.program.nodes import Space
 
@@ -48,7 +48,7 @@ def row_width(loop: ForEach, values: dict[str, CppValue], launch: Launch, lanes:
                 operands.update(args)
             case Def(shape=shape, expr=Read()):
                 widths.add(prod(shape))
-            case Store(buffer=buffer, value=value, accumulate=False):
+            case Write(buffer=buffer, value=value, accumulate=False):
                 widths.add(launch.type_of(buffer).width)
                 operands.add(value)
             case Update(name=name, value=value):
@@ -96,14 +96,14 @@ class LaneLoop:
         """
         frame, outer = self.scopes.inner, self.scopes.frames[-2]
         wide = vector_type(self.lanes)
-        self.stored = {stmt.buffer for stmt in body if isinstance(stmt, Store)}
+        self.stored = {stmt.buffer for stmt in body if isinstance(stmt, Write)}
         for stmt in body:
             self._lower(stmt)
         folds = []
         for name, lanes in self.sums.items():
             is_sum = self.reductions[name] == "sum"
             zero = f"{wide}{{}}" if is_sum else f"splat<{wide}>(-infinity)"
-            outer.body.append(Let(wide, lanes, zero))
+            outer.body.append(Declare(wide, lanes, zero))
             row, kind = self._row_name(name), vector_type(self.width)
             folded = f"{'fold_sum' if is_sum else 'fold_max'}<{kind}>({lanes})"
             folds.append(
@@ -135,14 +135,14 @@ class LaneLoop:
                 row = self._row_name(name)
                 call = f"{combine}({self.sums[name]}, {row}, {self._operand(value)})"
                 self.scopes.emit(Do(call))
-            case Store(buffer=buffer, value=value):
+            case Write(buffer=buffer, value=value):
                 self._store(buffer, self._operand(value))
             case _:
                 raise AssertionError(f"{stmt} does not go across edges")
 
     def _define(self, name: str, value: str) -> None:
         self.inside[name] = unique = self.scopes.unique(name)
-        self.scopes.emit(Let("const V", unique, value))
+        self.scopes.emit(Declare("const V", unique, value))
 
     def _operand(self, name: str) -> str:
         if name in self.inside:

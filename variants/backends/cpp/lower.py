@@ -17,13 +17,13 @@ from hetune.variants.backends.cpp.target import (
     Assign,
     ChunksWithStealing,
     Comment,
+    Declare,
     Do,
     Function,
     If,
-    Let,
     Statement,
     Struct,
-    Unit,
+    TranslationUnit,
 )
 from hetune.variants.backends.cpp.traversal import TraversalLowering
 from hetune.variants.backends.slots import BufferSlot
@@ -34,7 +34,9 @@ from hetune.variants.kernel.passes.softmax_forms import expanded, three_passes
 from hetune.variants.program.nodes import Space
 
 
-def lower(launch: Launch, schedule: Schedule, arguments: Arguments, comment: str) -> Unit:
+def lower(
+    launch: Launch, schedule: Schedule, arguments: Arguments, comment: str
+) -> TranslationUnit:
     """The launch as a translation unit; `arguments` learns what it is to be called with.
 
     Raises:
@@ -45,7 +47,9 @@ def lower(launch: Launch, schedule: Schedule, arguments: Arguments, comment: str
     if is_node_blocked(launch):
         order, hubs = arguments.block_order(), arguments.count("hubs")
         chunks = replace(chunks, order=order, urgent=hubs)
-    return Unit(comment, _context(arguments), functions, _entry(arguments, chunks, calls))
+    return TranslationUnit(
+        comment, _context(arguments), functions, _entry(arguments, chunks, calls)
+    )
 
 
 def _by_blocks(
@@ -99,8 +103,8 @@ def _own_scratch(launch: Launch, arguments: Arguments) -> list[Statement]:
     stride = arguments.count("scratch_stride")
     statements: list[Statement] = [
         Comment("scratch of this thread, as if it held the rows of all blocks"),
-        Let("Context", "c", "shared"),
-        Let("float*", "own", f"{arguments.scratch()} + omp_get_thread_num() * {stride}"),
+        Declare("Context", "c", "shared"),
+        Declare("float*", "own", f"{arguments.scratch()} + omp_get_thread_num() * {stride}"),
     ]
     for buffer in launch.buffers:
         if buffer.scratch:
@@ -132,19 +136,19 @@ def _pointer_type(slot: Slot) -> str:
 
 
 def _entry(arguments: Arguments, chunks: StaticChunks, calls: tuple[Statement, ...]) -> Function:
-    body: list[Statement] = [Let("Context", "c")]
+    body: list[Statement] = [Declare("Context", "c")]
     shared = any(isinstance(slot, ScratchSlot) for slot, _ in arguments.pointers)
     for i, (slot, name) in enumerate(arguments.pointers):
         body.append(Assign(f"c.{name}", f"static_cast<{_pointer_type(slot)}>(pointers[{i}])"))
     for i, (_, name) in enumerate(arguments.counts):
         body.append(Assign(f"c.{name}", f"counts[{i}]"))
-    body.append(Let("int64_t", "blocks", chunks.blocks))
+    body.append(Declare("int64_t", "blocks", chunks.blocks))
     if shared:
-        body.append(Let("const Context&", "shared", "c"))
+        body.append(Declare("const Context&", "shared", "c"))
     turn = "block"
     if chunks.order:
         turn = "turn"
-        calls = (Let("const int64_t", "block", f"{chunks.order}[turn]"), *calls)
+        calls = (Declare("const int64_t", "block", f"{chunks.order}[turn]"), *calls)
     body.append(ChunksWithStealing(turn, "blocks", chunks.urgent, calls))
     body.append(Do("return overflowed || has_overflowed()"))
     return Function(

@@ -18,7 +18,16 @@ from math import prod
 from hetune.variants.backends.cpp.pieces import at, cut
 from hetune.variants.backends.cpp.rows import block_range
 from hetune.variants.backends.cpp.scopes import Frame
-from hetune.variants.backends.cpp.target import Assign, Do, For, Function, If, Let, Statement, While
+from hetune.variants.backends.cpp.target import (
+    Assign,
+    Declare,
+    Do,
+    For,
+    Function,
+    If,
+    Statement,
+    While,
+)
 from hetune.variants.backends.cpp.tile_scores import TileScores, fits
 from hetune.variants.backends.cpp.traversal import TraversalLowering
 from hetune.variants.backends.cpp.values import row_pieces
@@ -35,9 +44,9 @@ from hetune.variants.kernel.nodes import (
     Rows,
     ScoreLoop,
     Stmt,
-    Store,
     Traversal,
     Update,
+    Write,
 )
 from hetune.variants.program.nodes import Space
 
@@ -53,7 +62,7 @@ class _Group:
     scores: ScoreLoop
     inits: tuple[Init, ...]
     sums: tuple[Stmt, ...]
-    stores: tuple[Store, ...] = ()
+    stores: tuple[Write, ...] = ()
 
 
 def softmax_in_one_pass(traversal: Traversal, lanes: int) -> EdgeSoftmax | None:
@@ -83,7 +92,7 @@ def _groups(softmax: EdgeSoftmax, inits: list[Init]) -> tuple[_Group, ...]:
             continue
         (edges,) = (s for s in loop.body if isinstance(s, ForEach))
         own = tuple(s for s in loop.body if isinstance(s, Init))
-        stores = tuple(s for s in loop.body if isinstance(s, Store))
+        stores = tuple(s for s in loop.body if isinstance(s, Write))
         found.append(_Group(loop.rows, scores[edges.rows], own, edges.body, stores))
     return tuple(sorted(found, key=lambda group: group.rows.space is Space.NODE))
 
@@ -100,8 +109,8 @@ class OnePass(TraversalLowering):
         groups = _groups(softmax, inits)
         first, stop = block_range(self.args, self.traversal.rows, self.node_blocked)
         body += [
-            Let("const int64_t", "first", first),
-            Let("const int64_t", "stop", stop),
+            Declare("const int64_t", "first", first),
+            Declare("const int64_t", "stop", stop),
         ]
         by_pairs = [group for group in groups if group.rows.space is Space.DST_PAIR]
         if by_pairs:
@@ -188,7 +197,7 @@ class OnePass(TraversalLowering):
         segments = While(
             "true",
             (
-                Let("const int32_t", "until", "minimum(row_stop, tile_stop)"),
+                Declare("const int32_t", "until", "minimum(row_stop, tile_stop)"),
                 *add,
                 If("e != row_stop", (Do("break"),)),
                 If(f"e != {ends}[{row} + 1]", tuple(again)),
@@ -200,22 +209,22 @@ class OnePass(TraversalLowering):
             ),
         )
         tile = (
-            Let("const int32_t", "tile_stop", f"minimum<int64_t>(tile + {count}, edges_stop)"),
+            Declare("const int32_t", "tile_stop", f"minimum<int64_t>(tile + {count}, edges_stop)"),
             If("tile < edges_stop", (*gathers, *scores.statements())),
             segments,
             If(f"{row} == {row}_stop", (Do("break"),)),
         )
         body: tuple[Statement, ...] = (
-            Let("int32_t", "e", f"{from_nodes}[first]"),
-            Let("const int32_t", "edges_stop", f"{from_nodes}[stop]"),
-            Let("const int32_t", "last", "edges_stop - 1"),
-            Let("int64_t", row, rows[0]),
-            Let("const int64_t", f"{row}_stop", rows[1]),
+            Declare("int32_t", "e", f"{from_nodes}[first]"),
+            Declare("const int32_t", "edges_stop", f"{from_nodes}[stop]"),
+            Declare("const int32_t", "last", "edges_stop - 1"),
+            Declare("int64_t", row, rows[0]),
+            Declare("const int64_t", f"{row}_stop", rows[1]),
             *declared_sums,
-            Let("double", f"whole[{sum(lanes)}]", "{}"),
-            Let("bool", "is_long", "false"),
-            Let("int32_t", "row_stop", next_stop),
-            Let("alignas(64) float", f"powers[{self.schedule.lanes}]"),
+            Declare("double", f"whole[{sum(lanes)}]", "{}"),
+            Declare("bool", "is_long", "false"),
+            Declare("int32_t", "row_stop", next_stop),
+            Declare("alignas(64) float", f"powers[{self.schedule.lanes}]"),
             For("int64_t", "tile", "e", "INT64_MAX", tile, step=f"{count}"),
         )
         return f"{rows[0]} < {rows[1]}", body
@@ -229,7 +238,7 @@ class OnePass(TraversalLowering):
         pieces = row_pieces(softmax.shape, self.schedule.lanes)
         for piece, text in self._value(softmax.name, softmax.shape, pieces):
             place = at("powers + (e - tile)" + (f" * {heads}" if heads > 1 else ""), piece.offset)
-            inner.body.append(Let(f"const {piece.type}", text, f"load<{piece.type}>({place})"))
+            inner.body.append(Declare(f"const {piece.type}", text, f"load<{piece.type}>({place})"))
         for statement in (*group.sums, Update(self._total(softmax).name, softmax.name)):
             self._lower(statement)
         del self.scopes.frames[-2:]
@@ -262,7 +271,7 @@ class OnePass(TraversalLowering):
             self._lower(statement)
         self.scopes.frames.pop()
         node = f"{self.args.index(group.rows.group, 'dst_pair_node')}[p]"
-        flush = [*frame.body, Let("float*", "total_at", self._place(node, softmax))]
+        flush = [*frame.body, Declare("float*", "total_at", self._place(node, softmax))]
         for piece, text in self.values[self._total(softmax).name].names:
             place = at("total_at", piece.offset)
             flush.append(Do(f"store({place}, load<{piece.type}>({place}) + {text})"))
@@ -288,7 +297,7 @@ class OnePass(TraversalLowering):
         ):
             zero = f"{piece.type}{{}}"
             value = f"{of} > {zero} ? 1.0f / {of} : {zero}"
-            frame.body.append(Let(f"const {piece.type}", text, value))
+            frame.body.append(Declare(f"const {piece.type}", text, value))
         self._lower_body(frame, self._after(softmax, pairs, inverse, names))
         if self.leaves_out_idle:
             return [*found, If(self._has_edges("n"), tuple(frame.body))]
@@ -306,7 +315,7 @@ class OnePass(TraversalLowering):
                 scaled += [
                     Def(raw, shape, Read(store.buffer)),
                     Def(share, shape, Apply("mul", (inverse, raw))),
-                    Store(store.buffer, share),
+                    Write(store.buffer, share),
                 ]
             body.append(ForEach(group.rows, tuple(scaled)))
         place = self.traversal.body.index(softmax)

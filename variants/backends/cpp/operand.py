@@ -8,11 +8,11 @@ from hetune.variants.backends.cpp.pieces import Piece, at, cut
 from hetune.variants.backends.cpp.rows import node_of, own_row
 from hetune.variants.backends.cpp.target import (
     Assign,
+    Declare,
     Do,
     For,
     Function,
     If,
-    Let,
     Scope,
     Statement,
 )
@@ -78,7 +78,7 @@ class Operand:
     def next_rows(self, row: str) -> list[Statement]:
         """Pointers to the rows of the next tile, of which ``row`` is row m."""
         pointer = self._operand_pointer(row)
-        return [Let("const float*", "next[M]"), each_row(Assign("next[m]", pointer))]
+        return [Declare("const float*", "next[M]"), each_row(Assign("next[m]", pointer))]
 
     @property
     def is_computed(self) -> bool:
@@ -89,11 +89,11 @@ class Operand:
     def setup(self, row: str, array: str) -> list[Statement]:
         """Pointers to a tile's rows: ``row`` is its row m, ``array`` what arrays begin with."""
         gemm = self.gemm
-        pointers = Let("const float*", "x[M]")
+        pointers = Declare("const float*", "x[M]")
         width = gemm.heads * gemm.k
         if isinstance(gemm.x, Direct) and gemm.x.fn:
             return [
-                Let(array, f"active[M][{width}]"),
+                Declare(array, f"active[M][{width}]"),
                 For("int", "m", "0", "M", tuple(self._activate(gemm.x, row, width))),
                 pointers,
                 each_row(Assign("x[m]", "active[m]")),
@@ -102,8 +102,8 @@ class Operand:
             pointer = Assign("x[m]", self._operand_pointer(row))
             return [pointers, each_row(pointer)]
         total = (
-            Let(array, f"sums[M][{width}]"),
-            Let("const float*", "summed[M]"),
+            Declare(array, f"sums[M][{width}]"),
+            Declare("const float*", "summed[M]"),
             For(
                 "int",
                 "m",
@@ -117,7 +117,7 @@ class Operand:
         return list(total)
 
     def _activate(self, x: Direct, row: str, width: int) -> list[Statement]:
-        body: list[Statement] = [Let("const float*", "raw", self._operand_pointer(row))]
+        body: list[Statement] = [Declare("const float*", "raw", self._operand_pointer(row))]
         for piece in cut(width, self.schedule.lanes):
             raw = f"load<{piece.type}>({at('raw', piece.offset)})"
             active = apply(x.fn, (raw,), x.const, piece.type)
@@ -138,11 +138,11 @@ class Operand:
             edge = f"{self.args.index(gemm.rows.group, 'dst_pair_indptr')}[rows[next]]"
             pointer = self._edge_pointer(gemm.x, "edge")
             ask = (
-                Let("const int32_t", "edge", edge),
+                Declare("const int32_t", "edge", edge),
                 Do(f"prefetch_row<{width}>({pointer})"),
             )
         return [
-            Let("const int32_t", "next_stop", f"minimum(i + height + {tallest}, stop)"),
+            Declare("const int32_t", "next_stop", f"minimum(i + height + {tallest}, stop)"),
             For("int32_t", "next", "i + height", "next_stop", ask),
         ]
 
@@ -172,8 +172,8 @@ class Operand:
         assert isinstance(x, SegmentSum)
         pointer = args.index(gemm.rows.group, "dst_pair_indptr")
         body: list[Statement] = [
-            Let("const int32_t", "begin", f"{pointer}[pair]"),
-            Let("const int32_t", "end", f"{pointer}[pair + 1]"),
+            Declare("const int32_t", "begin", f"{pointer}[pair]"),
+            Declare("const int32_t", "end", f"{pointer}[pair + 1]"),
         ]
         if x.weight is None:
             one = f"return {self._edge_pointer(x, 'begin')}"
@@ -208,17 +208,19 @@ class Operand:
         if self.schedule.prefetch and gemm.k >= LINE:
             width = self.launch.type_of(x.buffer).width
             loop += [
-                Let("const int32_t", "ahead", f"minimum(e + {self.schedule.prefetch}, end - 1)"),
+                Declare(
+                    "const int32_t", "ahead", f"minimum(e + {self.schedule.prefetch}, end - 1)"
+                ),
                 Do(f"prefetch_row<{width}>({self._edge_pointer(x, 'ahead')})"),
             ]
-        loop.append(Let("const float*", "in", self._edge_pointer(x, "e")))
+        loop.append(Declare("const float*", "in", self._edge_pointer(x, "e")))
         if x.weight is not None:
             edges = Rows(Space.EDGE, gemm.rows.group)
             row = own_row(args, edges, "e")
             heads = gemm.heads if per_head else 1
             for h in sorted({h for h, _ in tile}):
                 place = f"int64_t({row}) * {heads} + {h}" if heads > 1 else row
-                loop.append(Let("const float", f"a_{h}", f"{args.buffer(x.weight)}[{place}]"))
+                loop.append(Declare("const float", f"a_{h}", f"{args.buffer(x.weight)}[{place}]"))
         for h, p in tile:
             offset = p.offset if shares_rows else h * gemm.k + p.offset
             term = f"load<{p.type}>({at('in', offset)})"
@@ -227,7 +229,7 @@ class Operand:
             loop.append(Assign(name(h, p), term, "+="))
         unroll = self.schedule.unroll if self.schedule.unroll > 1 else 0
         return [
-            *(Let(p.type, name(h, p), f"{p.type}{{}}") for h, p in tile),
+            *(Declare(p.type, name(h, p), f"{p.type}{{}}") for h, p in tile),
             in_parts(
                 "begin",
                 "end",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hetune.variants.backends.cpp.abi import KEYWORDS, Arguments
-from hetune.variants.backends.cpp.target import Do, Let, Statement
+from hetune.variants.backends.cpp.target import Declare, Do, Statement
 from hetune.variants.backends.places import VARIABLES, Nest, Row
 from hetune.variants.backends.slots import identifier
 from hetune.variants.kernel.nodes import Launch, Rows
@@ -68,7 +68,7 @@ class Scopes(Nest[Frame]):
         key = f"{kind} {text}"
         if key not in frame.known:
             frame.known[key] = self.unique(name)
-            frame.body.append(Let(kind, frame.known[key], text))
+            frame.body.append(Declare(kind, frame.known[key], text))
         return frame.known[key]
 
     def pointer(self, frame: Frame, buffer: str, row: Row[Frame], kind: str, prefix: str) -> str:
@@ -104,7 +104,7 @@ class Scopes(Nest[Frame]):
         frame, width = self.inner, self.launch.type_of(buffer).width
         if not frame.ahead:
             ahead = f"minimum<int64_t>({frame.variable} + {distance}, {frame.last})"
-            frame.ahead.append(Let("const int64_t", "ahead", ahead))
+            frame.ahead.append(Declare("const int64_t", "ahead", ahead))
         ask = Do(f"{how}<{width}>({self.args.buffer(buffer)} + int64_t({row}) * {width})")
         if ask not in frame.ahead:
             frame.ahead.append(ask)

@@ -6,7 +6,7 @@ from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.cpp.target import Do, Function
 from hetune.variants.backends.cpp.traversal import TraversalLowering
 from hetune.variants.backends.places import VARIABLES
-from hetune.variants.kernel.nodes import Def, Gemm, Launch, Read, Schedule, Store, Traversal
+from hetune.variants.kernel.nodes import Def, Gemm, Launch, Read, Schedule, Traversal, Write
 
 
 class Tail:
@@ -48,7 +48,7 @@ class Tail:
             match statement:
                 case Def(expr=Read(buffer)) if self._is_alike(buffer):
                     found.setdefault(buffer, False)
-                case Store(buffer):
+                case Write(buffer):
                     found[buffer] = True
         lasting = {name: writes for name, writes in found.items() if not self._is_scratch(name)}
         return tuple(lasting.items())

@@ -17,7 +17,7 @@ class Comment:
 
 
 @dataclass(frozen=True, slots=True)
-class Let:
+class Declare:
     """``type name = value;``; without a value it is only declared."""
 
     type: str
@@ -125,7 +125,7 @@ class Scope:
 
 
 _Shaped = AcrossEdges | InParts | ChunksWithStealing
-Statement = Comment | Let | Assign | Do | For | _Shaped | While | If | Switch | Scope
+Statement = Comment | Declare | Assign | Do | For | _Shaped | While | If | Switch | Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Struct:
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class TranslationUnit:
     """What follows the prelude in a translation unit; ``entry`` is the exported function."""
 
     comment: str

@@ -9,7 +9,7 @@ from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.cpp.operand import LINE
 from hetune.variants.backends.cpp.pieces import Piece, vector_type
 from hetune.variants.backends.cpp.scopes import GATHERED, Frame
-from hetune.variants.backends.cpp.target import Assign, Do, For, If, Let, Statement
+from hetune.variants.backends.cpp.target import Assign, Declare, Do, For, If, Statement
 from hetune.variants.backends.cpp.traversal import TraversalLowering
 from hetune.variants.backends.cpp.values import apply
 from hetune.variants.kernel.nodes import (
@@ -94,14 +94,14 @@ class TileScores(TraversalLowering):
                     value = apply(fn, tuple(numbers[arg] for arg in args), const, kind)
                 case Inner(x, y):
                     products = self.scopes.unique(f"{name}_terms")
-                    terms.append(Let(kind, f"{products}[{self.schedule.lanes}]"))
+                    terms.append(Declare(kind, f"{products}[{self.schedule.lanes}]"))
                     self._terms(products, x, y)
                     value = f"fold_rows({products})"
                 case _:
                     self._lower(statement)
                     continue
             numbers[name] = self.scopes.unique(name)
-            found.append(Let(f"const {kind}", numbers[name], value))
+            found.append(Declare(f"const {kind}", numbers[name], value))
         self.scopes.frames.pop()
         score = numbers[self.scores.value]
         rows: list[Statement] = []
@@ -131,11 +131,11 @@ class TileScores(TraversalLowering):
                         asked[Do(f"prefetch_row<{type.width}>({base} + {index})")] = None
         self.scopes.frames.pop()
         distance = max(self.count, _AHEAD)
-        ahead = Let("const int32_t", "ahead", f"minimum<int64_t>(tile + {distance} + i, last)")
+        ahead = Declare("const int32_t", "ahead", f"minimum<int64_t>(tile + {distance} + i, last)")
         return [For("int", "i", "0", f"{self.count}", (ahead, *asked))] if asked else []
 
-    def _edge(self) -> Let:
-        return Let("const int32_t", "e", "minimum<int64_t>(tile + i, last)")
+    def _edge(self) -> Declare:
+        return Declare("const int32_t", "e", "minimum<int64_t>(tile + i, last)")
 
     def _lanes_of(self, read: Read) -> str:
         """The rows of all edges of the tile side by side, as narrow as scores."""

@@ -12,7 +12,7 @@ from hetune.variants.backends.cpp.parts import in_parts
 from hetune.variants.backends.cpp.pieces import Piece, at
 from hetune.variants.backends.cpp.rows import block_range
 from hetune.variants.backends.cpp.scopes import Frame, Scopes
-from hetune.variants.backends.cpp.target import Assign, Do, For, Function, If, Let, Statement
+from hetune.variants.backends.cpp.target import Assign, Declare, Do, For, Function, If, Statement
 from hetune.variants.backends.cpp.values import CppValue, apply, piece_end, row_pieces
 from hetune.variants.backends.describe import describe_traversal
 from hetune.variants.backends.places import VARIABLES, segment_array
@@ -28,9 +28,9 @@ from hetune.variants.kernel.nodes import (
     Rows,
     Schedule,
     Stmt,
-    Store,
     Traversal,
     Update,
+    Write,
 )
 from hetune.variants.kernel.passes.idle import adds_sums_over
 from hetune.variants.kernel.walk import statements, writes
@@ -82,7 +82,7 @@ class TraversalLowering:
             n, ends = frame.variable, segment_array(self.args, rows, needed)
             turn = (If(f"{ends}[{n}] == {ends}[{n} + 1]", (Do("continue"),)), *turn)
         loop = For("int64_t", frame.variable, first, "stop", turn)
-        body = (Let("const int64_t", "stop", stop), *self.preamble.body, loop)
+        body = (Declare("const int64_t", "stop", stop), *self.preamble.body, loop)
         return (
             Function(
                 describe_traversal(self.traversal),
@@ -97,7 +97,7 @@ class TraversalLowering:
         frame = Frame(self.traversal.rows, VARIABLES[self.traversal.rows.space])
         for piece, text in self._value(given, (width,), row_pieces((width,), self.schedule.lanes)):
             value = f"load<{piece.type}>({at('row', piece.offset)})"
-            frame.body.append(Let(f"const {piece.type}", text, value))
+            frame.body.append(Declare(f"const {piece.type}", text, value))
         self._lower_body(frame, self.traversal.body)
         return tuple(frame.body)
 
@@ -127,7 +127,7 @@ class TraversalLowering:
                 self._declare(stmt)
             case Update(name, value):
                 self._update(name, value)
-            case Store():
+            case Write():
                 self._store(stmt)
             case ForEach():
                 self._for_each(stmt)
@@ -147,7 +147,7 @@ class TraversalLowering:
         for piece, text in self._value(stmt.name, stmt.shape, pieces):
             zero = f"{piece.type}{{}}"
             start = zero if stmt.reduce == "sum" else f"splat<{piece.type}>(-infinity)"
-            self.scopes.emit(Let(piece.type, text, start))
+            self.scopes.emit(Declare(piece.type, text, start))
 
     def _update(self, name: str, value: str) -> None:
         total, term = self.values[name], self.values[value]
@@ -160,7 +160,7 @@ class TraversalLowering:
             else:
                 self.scopes.emit(Assign(text, f"maximum<{piece.type}>({text}, {operand})"))
 
-    def _store(self, stmt: Store) -> None:
+    def _store(self, stmt: Write) -> None:
         frame = self.scopes.inner
         kind = self.launch.type_of(stmt.buffer)
         if kind.space is not frame.rows.space:
@@ -244,7 +244,7 @@ class TraversalLowering:
         source = self.scopes.pointer(frame, read.buffer, row, "const float*", "in")
         for piece, text in self._value(name, shape, self.tile.computed(shape)):
             value = f"load<{piece.type}>({at(source, piece.offset)})"
-            frame.body.append(Let(f"const {piece.type}", text, value))
+            frame.body.append(Declare(f"const {piece.type}", text, value))
 
     def _apply(self, name: str, expr: Apply) -> None:
         args = [self.values[arg] for arg in expr.args]
@@ -257,7 +257,7 @@ class TraversalLowering:
                     for operand, arg in zip(operands, args, strict=True)
                 )
             value = apply(expr.fn, operands, expr.const, piece.type)
-            self.scopes.emit(Let(f"const {piece.type}", text, value))
+            self.scopes.emit(Declare(f"const {piece.type}", text, value))
 
     def _inner(self, name: str, expr: Inner) -> None:
         x, y = self.values[expr.x], self.values[expr.y]
@@ -277,13 +277,13 @@ class TraversalLowering:
             start = i * width
             wrapped = start % prod(shorter.shape)
             total = self._inner_row(longer, shorter, start, wrapped, width)
-            self.scopes.emit(Let("const float", unique + end, total))
+            self.scopes.emit(Declare("const float", unique + end, total))
         for piece, end in zip(pieces, ends, strict=True):
             if piece.lanes > 1:
                 totals = single[piece.offset : piece.offset + piece.lanes]
                 lanes = ", ".join(unique + total for total in totals)
                 self.scopes.emit(
-                    Let(f"const {piece.type}", unique + end, f"{piece.type}{{{lanes}}}")
+                    Declare(f"const {piece.type}", unique + end, f"{piece.type}{{{lanes}}}")
                 )
         names = tuple((piece, unique + end) for piece, end in zip(pieces, ends, strict=True))
         self.values[name] = CppValue(shape, names)

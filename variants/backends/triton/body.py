@@ -34,9 +34,9 @@ from hetune.variants.kernel.nodes import (
     Launch,
     Read,
     Stmt,
-    Store,
     Traversal,
     Update,
+    Write,
 )
 from hetune.variants.kernel.walk import statements, writes
 from hetune.variants.kernel.widths import power_of_two, widest
@@ -112,7 +112,7 @@ class BodyLowering:
                 self._declare(stmt)
             case Update(name, value):
                 self._update(name, self.values[value])
-            case Store():
+            case Write():
                 self._store(stmt)
             case ForEach():
                 self._for_each(stmt)
@@ -169,7 +169,7 @@ class BodyLowering:
                     self.blocks.emit(TritonLet(held, f"{held} * {factor}"))
         self.blocks.emit(TritonLet(top.text, new))
 
-    def _store(self, stmt: Store) -> None:
+    def _store(self, stmt: Write) -> None:
         kind, frame = self.launch.type_of(stmt.buffer), self.blocks.inner
         if kind.space is not frame.rows.space:
             raise KernelError(

@@ -16,7 +16,7 @@ from hetune.variants.backends.triton.values import (
     lift,
 )
 from hetune.variants.errors import KernelError
-from hetune.variants.kernel.nodes import Apply, Def, Gemm, Launch, Read, Rows, Store
+from hetune.variants.kernel.nodes import Apply, Def, Gemm, Launch, Read, Rows, Write
 
 _ROW = (2,)
 """Shape of a row in values: it has an axis, whose extent is the tile's."""
@@ -60,7 +60,7 @@ def lower_tail(
                 values[name] = TritonValue(arguments.local(name), shape, axes)
                 blocks.emit(TritonLet(values[name].text, text))
                 helpers |= {fn} & HELPERS.keys()
-            case Store(buffer, name, accumulate):
+            case Write(buffer, name, accumulate):
                 blocks.store(buffer, values[name], _ROW, accumulate)
             case _:
                 raise KernelError(f"the tail of the Gemm into {gemm.out!r} is no straight code")

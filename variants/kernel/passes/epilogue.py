@@ -14,8 +14,8 @@ from hetune.variants.kernel.nodes import (
     Launch,
     Read,
     Stmt,
-    Store,
     Traversal,
+    Write,
 )
 from hetune.variants.kernel.passes.aliases import may_share, memory_of, names_of
 from hetune.variants.kernel.walk import product_reads, writes
@@ -40,7 +40,7 @@ def with_tail(product: Kernel, walk: Kernel, launch: Launch) -> Gemm | None:
     names = Names({product.out, *declared(product.tail)})
     fresh = {s.name: names.fresh(s.name) for s in body if isinstance(s, Def)}
     tail = _Tail(launch, names, width)
-    before = product.tail or (Store(product.out, product.out),)
+    before = product.tail or (Write(product.out, product.out),)
     if not all(map(tail.add, (*before, *renamed(body, fresh)))):
         return None
     fused = replace(product, tail=tuple(tail.body))
@@ -66,7 +66,7 @@ def without_idle_stores(product: Gemm, others: set[str], launch: Launch) -> Gemm
             case Def(expr=Read(buffer)):
                 needed |= names_of(buffer, launch)
                 replaced -= names_of(buffer, launch)
-            case Store(buffer, _, accumulate):
+            case Write(buffer, _, accumulate):
                 names = names_of(buffer, launch)
                 lasts = not memory_of(buffer, launch) or names & (others | needed)
                 if buffer in replaced or not lasts:
@@ -104,13 +104,13 @@ class _Tail:
                     return True
                 if self._may_be_stored(buffer):
                     return False
-            case Store(buffer, value, accumulate):
+            case Write(buffer, value, accumulate):
                 names = names_of(buffer, self._launch)
                 if accumulate and buffer in self._held:
                     total = self._new.fresh(f"{buffer}_total")
                     both = Apply("add", (self._held[buffer], value))
                     self.body.append(Def(total, (self._width,), both))
-                    statement, value, accumulate = Store(buffer, total), total, False
+                    statement, value, accumulate = Write(buffer, total), total, False
                 elif not names & self._stored and self._may_be_stored(buffer):
                     return False
                 for name in names:
@@ -136,7 +136,7 @@ def _flat(body: tuple[Stmt, ...], width: int, launch: Launch) -> tuple[Stmt, ...
                     return None
                 shapes[name] = () if prod(shape) < width else (width,)
                 flat.append(Def(name, shapes[name], statement.expr))
-            case Store(buffer, value) if shapes[value] == (width,):
+            case Write(buffer, value) if shapes[value] == (width,):
                 if launch.type_of(buffer).width != width:
                     return None
                 flat.append(statement)

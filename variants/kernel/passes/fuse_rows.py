@@ -20,8 +20,8 @@ from hetune.variants.kernel.nodes import (
     Launch,
     Read,
     Rows,
-    Store,
     Traversal,
+    Write,
 )
 from hetune.variants.kernel.passes.aliases import independent, memory_of, names_of, with_kernels
 from hetune.variants.kernel.passes.epilogue import with_tail, without_idle_stores
@@ -61,7 +61,7 @@ def _fuse_function(walk: Traversal, kernels: list[Kernel], launch: Launch) -> No
         case (
             Def(raw, _, Read(source)),
             Def(active, _, Apply(fn, (arg,), const)),
-            Store(stored, value, False),
+            Write(stored, value, False),
         ) if (arg, value) == (raw, active) and fn in OPERAND_FUNCTIONS:
             pass
         case _:

@@ -16,8 +16,8 @@ from hetune.variants.kernel.nodes import (
     Kernel,
     Launch,
     Rows,
-    Store,
     Traversal,
+    Write,
 )
 from hetune.variants.kernel.passes.aliases import memory_of
 from hetune.variants.kernel.walk import reads, touched
@@ -57,7 +57,7 @@ def adds_sums_over(walk: Traversal) -> Rows | None:
                 continue
             case Init(name=name) if name in sums:
                 continue
-            case Store(value=value, accumulate=True) if value in sums:
+            case Write(value=value, accumulate=True) if value in sums:
                 continue
         return None
     return loops[0]
@@ -80,7 +80,7 @@ def _is_unread(place: int, others: set[int], launch: Launch) -> bool:
 def _stored_at_nodes(walk: Traversal) -> Iterator[str]:
     for statement in walk.body:
         match statement:
-            case Store(buffer=buffer):
+            case Write(buffer=buffer):
                 yield buffer
 
 

@@ -21,8 +21,8 @@ from hetune.variants.kernel.nodes import (
     Read,
     Rows,
     Stmt,
-    Store,
     Traversal,
+    Write,
 )
 from hetune.variants.kernel.passes.aliases import memory_of, with_kernels
 from hetune.variants.kernel.walk import reads, statements, touched
@@ -183,7 +183,7 @@ def _may_run_again(body: _Body) -> bool:
     stored: set[str] = set()
     for statement in statements(body):
         match statement:
-            case Store(buffer, _, accumulate):
+            case Write(buffer, _, accumulate):
                 if accumulate and buffer not in stored:
                     return False
                 stored.add(buffer)

@@ -21,9 +21,9 @@ from hetune.variants.kernel.nodes import (
     Launch,
     Read,
     Stmt,
-    Store,
     Traversal,
     Update,
+    Write,
 )
 from hetune.variants.kernel.passes.aliases import may_share, with_kernels
 from hetune.variants.kernel.passes.softmax_forms import expanded, running_maximum
@@ -100,7 +100,7 @@ def _phase(body: tuple[Stmt, ...]) -> Phase:
     after: list[Stmt] = []
     wanted: set[str] = set()
     for stmt in reversed(body):
-        if isinstance(stmt, Store) or (
+        if isinstance(stmt, Write) or (
             isinstance(stmt, Def | Init) and stmt.name in wanted and stmt not in before
         ):
             after.insert(0, stmt)
@@ -165,7 +165,7 @@ def _numbers(walk: Traversal, launch: Launch) -> list[int] | None:
                 stores = {
                     (s.buffer, "" if s.accumulate else stmt.rows.group)
                     for s in body
-                    if isinstance(s, Store)
+                    if isinstance(s, Write)
                 }
                 touched = [(r, s) for r in reads for s, _ in state.stores]
                 touched += [(s, r) for s, _ in stores for r in state.reads]
@@ -183,7 +183,7 @@ def _numbers(walk: Traversal, launch: Launch) -> list[int] | None:
                 state.stores |= stores
             case Def(name) if used((stmt,)) & state.sums:
                 state.sums.add(name)
-            case Store(buffer):
+            case Write(buffer):
                 state.stores.add((buffer, ""))
         found.append(number)
     places = enumerate(walk.body)
@@ -201,7 +201,7 @@ class _Cutting:
             self._parts[number].append(stmt)
             if isinstance(stmt, Def | Init):
                 self._home[stmt.name] = number, stmt
-        stored = (s.buffer for s in statements(walk.body) if isinstance(s, Store))
+        stored = (s.buffer for s in statements(walk.body) if isinstance(s, Write))
         self._stored = frozenset(stored)
         self.buffers: dict[str, Buffer] = {}
         """Scratch of values that a later phase needs, by the value's name."""
@@ -210,7 +210,7 @@ class _Cutting:
         """The phases, in order."""
         given = [self._given(number) for number in range(len(self._parts))]
         for name, buffer in self.buffers.items():
-            self._parts[self._home[name][0]].append(Store(buffer.name, name))
+            self._parts[self._home[name][0]].append(Write(buffer.name, name))
         return [_phase((*g, *part)) for g, part in zip(given, self._parts, strict=True)]
 
     def _given(self, number: int) -> list[Def]:

@@ -27,9 +27,9 @@ from hetune.variants.kernel.nodes import (
     Read,
     ScoreLoop,
     Stmt,
-    Store,
     Traversal,
     Update,
+    Write,
 )
 from hetune.variants.kernel.weighted import weighted_sums
 from hetune.variants.program.nodes import Space
@@ -62,7 +62,7 @@ def three_passes(body: Body, place: int) -> Body:
         *body[:place],
         Init(top, shape, "max"),
         *(
-            ForEach(part.rows, (*part.body, Store(buffer, part.value), Update(top, part.value)))
+            ForEach(part.rows, (*part.body, Write(buffer, part.value), Update(top, part.value)))
             for part in softmax.scores
         ),
         Init(total, shape, "sum"),
@@ -72,7 +72,7 @@ def three_passes(body: Body, place: int) -> Body:
                 Def(score, shape, Read(buffer)),
                 Def(below, shape, Apply("sub", (score, top))),
                 Def(power, shape, Apply("exp", (below,))),
-                Store(buffer, power),
+                Write(buffer, power),
                 Update(total, power),
             ),
         ),
@@ -82,7 +82,7 @@ def three_passes(body: Body, place: int) -> Body:
             (
                 Def(held, shape, Read(buffer)),
                 Def(share, shape, Apply("mul", (held, inverse))),
-                Store(buffer, share),
+                Write(buffer, share),
             ),
         ),
         *(_reading(loop, Def(name, shape, Read(buffer))) for loop in softmax.sums),
@@ -143,7 +143,7 @@ class _Running:
         power = self._names.fresh(f"{name}_power_read")
         read, found = self._power_read(power), self._names.fresh(f"{name}_share")
         share = self._define(found, "mul", power, self._inverse)
-        return (ForEach(softmax.rows, (*read, share, Store(softmax.buffer, found))),)
+        return (ForEach(softmax.rows, (*read, share, Write(softmax.buffer, found))),)
 
     def _summed(self) -> Body:
         """Everything in one pass: rows are summed times exponentials, and divided at the end."""
@@ -184,7 +184,7 @@ class _Running:
         power = self._names.fresh(f"{self._total}_term")
         return (
             *part.body,
-            Store(self._softmax.buffer, part.value),
+            Write(self._softmax.buffer, part.value),
             *self._added(part.value, power),
         )
 

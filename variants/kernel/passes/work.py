@@ -48,9 +48,9 @@ from hetune.variants.kernel.nodes import (
     Rows,
     SegmentSum,
     Stmt,
-    Store,
     Traversal,
     Update,
+    Write,
 )
 from hetune.variants.kernel.passes.idle import adds_sums_over
 from hetune.variants.kernel.passes.index_lists import lists_to
@@ -357,7 +357,7 @@ class _Tally:
                     shapes[name] = shape
                 case Update(name):
                     self._add("vector_flops", prod(shapes[name]), rows)
-                case Store(buffer, _, accumulate):
+                case Write(buffer, _, accumulate):
                     self._write_rows(buffer, rows, End.NONE, accumulate, stored)
                     lists |= lists_to(self._types[buffer], End.NONE, loops)
                 case ForEach(inner, nested):
