@@ -1,7 +1,8 @@
 // The features of a graph: plain C ABI, raw pointers; counts are int64_t, ids int32_t.
 //
-// What `graph_numpy.py` computes, in about one pass over each array. Each task is done by one
-// thread, and counts are integers, so that the result does not depend on the number of threads.
+// About one pass over each array; tests compare it with `tests/costmodel/_graph_numpy.py`. Each
+// task is done by one thread, and counts are integers, so that the result does not depend on the
+// number of threads.
 // Returns a negative number when memory runs out; nothing else can fail.
 #include <algorithm>
 #include <array>
@@ -283,27 +284,42 @@ int64_t extract(const Graph& g, int64_t threads, double* out) {
     }
     if (full[0] || full[1] || full[2] || full[3]) throw std::bad_alloc();
 
-    const auto& [leaving, entering, isolated] = degrees;
+    const auto& [out_degree, in_degree, isolated] = degrees;
     const Distribution& sizes = by_type.sizes;
     double* next = out;
     const auto put = [&](std::initializer_list<double> values) {
         next = std::copy(values.begin(), values.end(), next);
     };
     const auto count = [](int64_t value) { return static_cast<double>(value); };
+    // num_nodes, num_edges, num_ntypes, num_etypes
     put({count(g.nodes), count(g.edges), count(g.node_types), count(g.edge_types)});
+    // used_etypes, src_pairs, dst_pairs, hybrid_rows
     put({count(sizes.count), count(g.src_pairs), count(g.dst_pairs), count(by_type.hybrid_rows)});
-    put({count(leaving.count), count(entering.count), count(isolated)});
+    // sources, destinations, isolated_nodes
+    put({count(out_degree.count), count(in_degree.count), count(isolated)});
+    // src_pairs_per_edge, dst_pairs_per_edge
     put({ratio(g.src_pairs, g.edges), ratio(g.dst_pairs, g.edges)});
+    // hybrid_rows_per_edge, src_side_edge_share
     put({ratio(by_type.hybrid_rows, g.edges), ratio(by_type.source_side_edges, g.edges)});
-    put({ratio(g.src_pairs, leaving.count), ratio(g.dst_pairs, entering.count)});
-    put({entering.mean(), count(entering.median), count(entering.p90), count(entering.p99)});
-    put({count(entering.largest), entering.gini, entering.variation});
-    put({entering.top_share, entering.largest_share()});
-    put({leaving.mean(), count(leaving.p99), count(leaving.largest), leaving.gini});
-    put({leaving.variation, leaving.top_share, leaving.largest_share()});
+    // etypes_per_source, etypes_per_destination
+    put({ratio(g.src_pairs, out_degree.count), ratio(g.dst_pairs, in_degree.count)});
+    // in_degree_mean, in_degree_p50, in_degree_p90, in_degree_p99
+    put({in_degree.mean(), count(in_degree.median), count(in_degree.p90), count(in_degree.p99)});
+    // in_degree_max, in_degree_gini, in_degree_cv
+    put({count(in_degree.largest), in_degree.gini, in_degree.variation});
+    // in_degree_top_share, in_degree_hub_share
+    put({in_degree.top_share, in_degree.largest_share()});
+    // out_degree_mean, out_degree_p99, out_degree_max, out_degree_gini
+    put({out_degree.mean(), count(out_degree.p99), count(out_degree.largest), out_degree.gini});
+    // out_degree_cv, out_degree_top_share, out_degree_hub_share
+    put({out_degree.variation, out_degree.top_share, out_degree.largest_share()});
+    // relation_edges_max, relation_edges_max_share, relation_edges_p50, relation_edges_gini
     put({count(sizes.largest), sizes.largest_share(), count(sizes.median), sizes.gini});
+    // effective_relations, dst_pairs_per_etype_256, dst_pairs_per_etype_4096, near_gathers
     put({by_type.effective, types.steps_per_row(8), types.steps_per_row(12), sources.near_share});
-    for (const double share : misses(sources, g.edges, leaving.count)) put({share});
+    // src_misses_64 to src_misses_262144
+    for (const double share : misses(sources, g.edges, out_degree.count)) put({share});
+    // src_pair_misses_64 to src_pair_misses_262144
     for (const double share : misses(pairs, g.edges, g.src_pairs)) put({share});
     return next - out;
 }

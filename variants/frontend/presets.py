@@ -1,6 +1,6 @@
 """Programs by name: layers with their default options, and the kernels that layers are made of.
 
-The one place that knows names of layers: whoever is given one finds its program here.
+Command line and campaigns find a layer's program here; the service's documents name layers, too.
 """
 
 from __future__ import annotations
