@@ -200,7 +200,7 @@ def test_lists_of_edges_without_two_ends_fail_as_in_the_module(ends, x, graph):
 
 def check_fails_as(module, args):
     """The compiled layer raises what the module raises."""
-    with pytest.raises(Exception) as expected:  # noqa: PT011
+    with pytest.raises(Exception) as expected:
         module(*args)
     with (
         pytest.warns(FallbackWarning),
