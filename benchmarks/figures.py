@@ -21,8 +21,7 @@ import _peer_tables as peers
 from _slowdown_picture import by_graph, by_layer
 
 ROOT = Path(__file__).resolve().parents[1]
-MACHINES = {"zen5": "Zen 5", "zen4": "Zen 4", "xeon": "Xeon", "zen3": "Zen 3", "h100": "H100",
-            "h200": "H200"}  # fmt: skip
+MACHINES = {"zen5": "Zen 5", "zen4": "Zen 4", "xeon": "Xeon", "zen3": "Zen 3"}
 _CPUS = ("zen5", "xeon", "zen4", "zen3")
 _AT_ALL_WIDTHS = ("aifb_hetero", "mutag_hetero", "fb15k237", "mag_0.1", "biokg")
 _MARKED = re.compile(r"(<!-- figures: ([^>]*?) -->)(.*?)(<!-- /figures -->)", re.DOTALL)

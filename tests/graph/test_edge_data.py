@@ -122,3 +122,12 @@ def test_values_go_to_dgl_and_back():
     made = to_dgl(g)
     assert made.edges[g.canonical_etypes[int(g.etype[1])]].data["weight"].tolist() == [1.5]
     assert_kept(from_dgl(made), g)
+
+
+def test_names_of_nodes_and_edge_data_cannot_be_replaced():
+    ends = torch.tensor([0]), torch.tensor([1])
+    g = HeteroGraph(*ends, node_names={"node": ["a", "b"]}, edge_data={"weight": torch.ones(1)})
+    for kept, value in ((g.node_names, ("c", "d")), (g.edge_data, torch.zeros(1))):
+        with pytest.raises(TypeError, match="does not support item assignment"):
+            kept["node"] = value
+    assert pickle.loads(pickle.dumps(g)).node_names == {"node": ("a", "b")}

@@ -211,7 +211,7 @@ class HeteroGraph(TypedEdges):
             "ntype_names": self.ntype_names,
             "etype_names": self.etype_names,
             "canonical_etypes": self.declared_etypes,
-            "node_names": self.node_names,
+            "node_names": None if self.node_names is None else dict(self.node_names),
             "edge_data": dict(self.edge_data),
             "validate": False,
         }
@@ -293,10 +293,12 @@ def _tuples(given: Mapping[str, Iterable[str]] | None) -> Mapping[str, tuple[str
     """Names of nodes as tuples, shared with whoever has them already; None where there are none."""
     if not given:
         return None
-    return {
-        str(ntype): names if isinstance(names, tuple) else tuple(map(str, names))
-        for ntype, names in given.items()
-    }
+    return MappingProxyType(
+        {
+            str(ntype): names if isinstance(names, tuple) else tuple(map(str, names))
+            for ntype, names in given.items()
+        }
+    )
 
 
 torch.serialization.add_safe_globals([rebuilt])
