@@ -65,9 +65,9 @@ def worker(
                 leases = Leases(opened, trains=Trains.OWN if train else Trains.NOTHING)
                 found = JobWorker(leases, supervisor, train=TrainingProcess(store))
             else:
-                lender = stack.enter_context(_remote(url))
-                place, poll_seconds = lender.place, _POLL_HTTP_SECONDS
-                found = JobWorker(lender, supervisor)
+                remote = stack.enter_context(_remote(url))
+                place, poll_seconds = remote.place, _POLL_HTTP_SECONDS
+                found = JobWorker(remote, supervisor)
             console.out().print(f"working on jobs in {place}", markup=False, soft_wrap=True)
             console.flush()
             found.run(_wait, until_idle=once, poll_seconds=poll_seconds)

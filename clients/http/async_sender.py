@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import httpx
 
 from hetune.clients.http.call import ServiceCall, as_method
-from hetune.clients.http.endpoint import Endpoint, retries_of, transport_options
+from hetune.clients.http.endpoint import Endpoint, retries_of
 from hetune.clients.http.job_calls import Event
 from hetune.clients.http.retries import CallAttempts, Outcome
 from hetune.clients.http.watch import JobWatch
@@ -45,7 +45,9 @@ class AsyncSender:
     ) -> None:
         self._retries = retries_of(retries)
         self._endpoint = Endpoint(url, key, timeout)
-        self._transport = transport or httpx.AsyncHTTPTransport(**transport_options())
+        self._transport = transport or httpx.AsyncHTTPTransport(
+            **self._endpoint.transport_options()
+        )
 
     async def send(self, call: ServiceCall[T], retries: int | None = None) -> T:
         """As `Sender.send`."""

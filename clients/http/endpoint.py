@@ -78,6 +78,16 @@ class Endpoint:
             extensions={"timeout": self._times(call)},
         )
 
+    def transport_options(self) -> dict[str, Any]:
+        """What `httpx.HTTPTransport` and `httpx.AsyncHTTPTransport` are made with."""
+        limits = httpx.Limits(max_keepalive_connections=_KEPT_CONNECTIONS, keepalive_expiry=5.0)
+        return {
+            "trust_env": False,  # a proxy is no place for a local service's requests
+            # SSL_CERT_FILE counts; reading certificates takes longer than many a call
+            "verify": self.url.scheme == "https" and httpx.create_ssl_context(),
+            "limits": limits,
+        }
+
     def _joined(self, path: str) -> httpx.URL:
         return self.url.copy_with(raw_path=self._root + path.encode())
 
@@ -103,15 +113,6 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[Any]:
         for piece in self._call.pieces():
             yield piece
-
-
-def transport_options() -> dict[str, Any]:
-    """What `httpx.HTTPTransport` and `httpx.AsyncHTTPTransport` are made with."""
-    return {
-        "trust_env": False,  # a proxy is no place for a local service's requests
-        "verify": httpx.create_ssl_context(),  # SSL_CERT_FILE counts
-        "limits": httpx.Limits(max_keepalive_connections=_KEPT_CONNECTIONS, keepalive_expiry=5.0),
-    }
 
 
 def retries_of(retries: int) -> int:

@@ -60,7 +60,7 @@ class _LeaseCall(ServiceCall[T]):
 
 
 class HttpLeases(Closeable):
-    """A service's leases (`hetune.profiling.workers.work_source.Lender`); a context manager.
+    """A service's leases (`hetune.profiling.workers.work_source.WorkSource`); a context manager.
 
     A request that fails on the way is sent again, after waits that are drawn and grow: giving back
     what was measured for a minute, all else a few times. Claiming or completing twice is once; who
@@ -130,7 +130,7 @@ class HttpLeases(Closeable):
         return AddedCounts(found.new, found.known)
 
     def complete_training(self, lease: Lease, model: str) -> NoReturn:
-        """Not over HTTP, where no training is lent.
+        """Not over HTTP, where no training is leased.
 
         Raises:
             InputError: Always.

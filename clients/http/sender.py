@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import httpx
 
 from hetune.clients.http.call import ServiceCall, as_method
-from hetune.clients.http.endpoint import Endpoint, retries_of, transport_options
+from hetune.clients.http.endpoint import Endpoint, retries_of
 from hetune.clients.http.job_calls import Event
 from hetune.clients.http.retries import CallAttempts, Outcome
 from hetune.clients.http.watch import JobWatch
@@ -124,7 +124,7 @@ class Sender:
         return response
 
     def _connected(self) -> httpx.BaseTransport:
-        return self._given or httpx.HTTPTransport(**transport_options())
+        return self._given or httpx.HTTPTransport(**self._endpoint.transport_options())
 
 
 class ClientPart:

@@ -1,4 +1,4 @@
-"""Which unit a worker is lent next, as a question to the database."""
+"""Which unit a worker is leased next, as a question to the database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def claimable(
 ) -> Select[Any]:
     """The unit to take next, locked; those that others hold locks on are passed over.
 
-    Also one of a cancelled job that was lent to whoever is silent by now, anywhere: to be ended.
+    Also one of a cancelled job that was leased to whoever is silent by now, anywhere: to be ended.
     """
     others = units.alias()
     undone = exists().where(

@@ -34,7 +34,7 @@ from hetune.variants.kernel.device import Device
 LEASE_SECONDS = 60.0
 """How long a worker may be silent."""
 ATTEMPTS = 3
-"""How often a unit is lent before it is given up."""
+"""How often a unit is leased before it is given up."""
 
 
 class Leases:
@@ -47,8 +47,8 @@ class Leases:
     Args:
         store: Where measurements and jobs are; stays the caller's.
         seconds: How long a lease lasts from the last heartbeat.
-        attempts: How often a unit is lent before it is given up.
-        trains: Which trainings are lent, and whether anything else is.
+        attempts: How often a unit is leased before it is given up.
+        trains: Which trainings are leased, and whether anything else is.
         clock: Tells the time in UTC; by default the database's.
 
     Raises:
@@ -82,7 +82,7 @@ class Leases:
     ) -> Lease | None:
         """Takes a unit: of the oldest job that this machine may measure, the next one.
 
-        Units whose worker was silent for too long are taken before new ones; those that were lent
+        Units whose worker was silent for too long are taken before new ones; those that were leased
         too often, or whose job was cancelled, are given up on the way. Training comes when all else
         of its job succeeded.
 
@@ -99,8 +99,8 @@ class Leases:
         owner = clean(owner)
         while True:
             with self._asking(exclusive=key is not None) as (connection, now):
-                if key is not None and (lent := self._leased_under(connection, key, now)):
-                    return lent
+                if key is not None and (leased := self._leased_under(connection, key, now)):
+                    return leased
                 unit = connection.execute(claimable(machine, devices, self._trains, now)).first()
                 if unit is None:
                     return None
@@ -119,7 +119,7 @@ class Leases:
         """The lease that was given so, for who has its numbers only; it may have ended since.
 
         Raises:
-            LeaseError: The unit was lent again since, or there is no such unit.
+            LeaseError: The unit was leased again since, or there is no such unit.
         """
         wanted = select(units).where(units.c.id == unit, units.c.token == token)
         with self._database.store.reading() as connection:
@@ -173,7 +173,7 @@ class Leases:
                 raise InputError("the lease is not one to measure something on this machine")
             wanted = [member.key for member in members_of(unit)]
             if not {found.unit for found in batch} <= set(wanted):
-                raise InputError("measurements of other units than those that were lent")
+                raise InputError("measurements of other units than those that were leased")
             if unit.state == State.SUCCEEDED:
                 return AddedCounts(0, len(batch))
             added = store.add_within(connection, batch, fingerprint)
@@ -211,7 +211,7 @@ class Leases:
                 self._end(connection, unit, now, ended, f"trained: {model}")
 
     def fail(self, lease: Lease, error: str, *, final: bool = False) -> None:
-        """Gives a unit back that could not be done; it is lent again unless it was too often.
+        """Gives a unit back that could not be done; it is leased again unless it was too often.
 
         Args:
             lease: What could not be done.
@@ -295,14 +295,14 @@ class Leases:
             "lease_expires": now + self._length,
             "claim_key": key,
         }
-        lent = units.update().where(units.c.id == unit.id).values(**values).returning(units)
-        row = connection.execute(lent).one()
+        leased = units.update().where(units.c.id == unit.id).values(**values).returning(units)
+        row = connection.execute(leased).one()
         measured_on = (job.machine or machine) if unit.is_training else machine
         begun = {"state": State.RUNNING.value, "machine": measured_on}
         started = jobs.update().where(jobs.c.id == job.id)
         connection.execute(started.values(started=job.started or now, **begun))
         add_log_line(
-            connection, job.id, now, f"unit {row.id} lent to {owner}, attempt {row.attempt}"
+            connection, job.id, now, f"unit {row.id} leased to {owner}, attempt {row.attempt}"
         )
         return self._lease(connection, row, one_job(connection, job.id))
 
@@ -316,7 +316,7 @@ class Leases:
         return self._lease(connection, found, one_job(connection, found.job))
 
     def _lease(self, connection: Connection, unit: Row[Any], job: Row[Any]) -> Lease:
-        """The last lease of a unit that was lent."""
+        """The last lease of a unit that was leased."""
         if unit.is_training:
             work: MeasureTask | TrainTask = TrainTask(device_of(connection, job.id))
         else:
@@ -339,7 +339,7 @@ class Leases:
     def _taken_back(
         self, connection: Connection, unit: Row[Any], job: Row[Any], now: datetime
     ) -> bool:
-        """Ends the lease of a silent worker; whether the unit may be lent again."""
+        """Ends the lease of a silent worker; whether the unit may be leased again."""
         text = f"unit {unit.id}: {unit.owner} was silent for too long"
         add_log_line(connection, job.id, now, text)
         if not job.cancel_requested and unit.attempt < self._attempts:

@@ -1,4 +1,4 @@
-"""What jobs are, and what workers are lent of them."""
+"""What jobs are, and what workers lease of them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Job:
         model: Id of the cost model that it trained, in the model registry; None if it has none yet.
         error: Why it failed; empty if it did not.
         created: When it was submitted, in UTC.
-        started: When its first unit was lent; None if none was yet.
+        started: When its first unit was leased; None if none was yet.
         finished: When it became final; None if it is not.
     """
 

@@ -155,17 +155,17 @@ def main(measure: MeasureFunction = measure_problem) -> None:
 
 def _orders(parent: Connection) -> Iterator[Order]:
     """The parent's, whose connection is watched all the while: it ends with the parent."""
-    orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+    orders: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def read() -> None:
         with suppress(EOFError, OSError):
             while True:
-                orders.put(decode_order(parent.recv_bytes()))
+                orders.put(parent.recv_bytes())
         os._exit(0)  # a worker without a parent would only disturb the next one's measurements
 
     threading.Thread(target=read, daemon=True).start()
     while True:
-        yield orders.get()
+        yield decode_order(orders.get())
 
 
 if __name__ == "__main__":

@@ -198,7 +198,7 @@ class JobWorker:
             try:
                 self._source.release(lease)
             except (LeaseError, *UNAVAILABLE) as error:
-                _log.warning("%s: it is lent again when its lease is over (%s)", _of(lease), error)
+                _log.warning("%s: leased again when its lease is over (%s)", _of(lease), error)
             raise
 
     def _went_wrong(self, lease: Lease, error: Exception) -> None:

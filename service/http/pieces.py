@@ -42,9 +42,8 @@ class PiecesResponse(Response):
             }
         )
         content = self._content
-        sent = 0
         with self._gate.keeping(len(content)):
             for piece in in_pieces([content]) if isinstance(content, bytes) else content:
-                sent += len(piece)
-                more = sent < len(content)
-                await send({"type": "http.response.body", "body": piece, "more_body": more})
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            # Pieces hold all of their tensors: the end waits until the last one is taken, too.
+            await send({"type": "http.response.body", "body": b""})

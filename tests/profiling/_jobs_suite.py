@@ -1,6 +1,6 @@
 """What queues of jobs promise, whatever the database: subclass it, and give it a fixture `url`.
 
-A subclass may also say how work is lent (`lend`), in place of by the database itself.
+A subclass may also say how work is leased (`lend`), in place of by the database itself.
 """
 
 from __future__ import annotations
@@ -148,9 +148,9 @@ class JobsConformance:
             assert bench.store.done(MACHINE.digest) == {unit.key for unit in some_units(2)}
             assert bench.log(job) == [
                 "submitted: 4 variants of 2 problems",
-                f"unit {first.unit} lent to a, attempt 1",
+                f"unit {first.unit} leased to a, attempt 1",
                 f"unit {first.unit} measured: 2 ok",
-                f"unit {second.unit} lent to b, attempt 1",
+                f"unit {second.unit} leased to b, attempt 1",
                 f"unit {second.unit} measured: 2 ok",
                 "succeeded",
             ]
@@ -422,10 +422,10 @@ class JobsConformance:
             stores = [stack.enter_context(Store.open(url)) for _ in range(_WORKERS)]
             workers = [lend(Leases(store, seconds=3600)) for store in stores]
             with ThreadPoolExecutor(_WORKERS) as pool:
-                lent = [unit for mine in pool.map(work, range(_WORKERS), workers) for unit in mine]
+                ids = [unit for mine in pool.map(work, range(_WORKERS), workers) for unit in mine]
         with Store.open(url) as store:
             # Training is free once all others have ended: the last of them looks again.
-            assert sorted(lent) == sorted(unit.id for unit in units_of_job(JobQueue(store), job.id))
+            assert sorted(ids) == sorted(unit.id for unit in units_of_job(JobQueue(store), job.id))
             assert JobQueue(store).get(job.id).state is State.SUCCEEDED
             assert len(list(store.measurements())) == 24
 
@@ -654,7 +654,7 @@ class DatabaseConformance(JobsConformance):
 
     @pytest.mark.parametrize("trains", list(Trains))
     def test_a_cancelled_job_does_not_wait_for_its_machine(self, url: str, trains: Trains) -> None:
-        """Whoever asks for work ends what a worker was lent that is silent by now."""
+        """Whoever asks for work ends what a worker had leased that is silent by now."""
         with self.open(url) as bench:
             job, kept = bench.submit(1), bench.submit(1)
             bench.claim("gone"), bench.claim("gone")

@@ -99,7 +99,7 @@ def some_units(problems: int, variants: int = 2, start: int = 0) -> tuple[Unit, 
 
 
 def measured(lease: Lease, **changes: Any) -> list[Measurement]:
-    """Made-up measurements of all that was lent."""
+    """Made-up measurements of all that was leased."""
     assert isinstance(lease.work, MeasureTask)
     facts = {"machine": lease.machine, "campaign": lease.campaign, **changes}
     return [

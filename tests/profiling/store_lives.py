@@ -245,7 +245,7 @@ def _finish(url: str, note: Callable[[dict[str, Any]], None]) -> None:
         answer = child.hear()
         note(answer)
         if not answer:
-            time.sleep(_LEASE_SECONDS + 0.1)  # what the killed ones had is lent again
+            time.sleep(_LEASE_SECONDS + 0.1)  # what the killed ones had is leased again
             rest -= 1
     child.end(kill=False)
     reading = os.fork()

@@ -51,7 +51,7 @@ def working(url, tmp_path, monkeypatch):
 
     def work(number):
         with Store.open(url) as own:
-            # Short: what was at work when the database went is soon lent again.
+            # Short: what was at work when the database went is soon leased again.
             leases = Leases(own, seconds=0.5, attempts=1000)
             lock = tmp_path / f"lock{number}"
             worker = JobWorker(leases, Slow(), lock=lock, machine=MACHINE, heartbeat_seconds=0.1)

@@ -86,7 +86,7 @@ def named(layer, d_in, d_out, heads):
 
 
 def old_rows():
-    """A measurement, and a job whose only unit is lent for the third time."""
+    """A measurement, and a job whose only unit is leased for the third time."""
     row = to_row(measurement(0), MACHINE.digest)
     del row["program"]
     named = {"layer": "rgat", "d_in": 32, "d_out": 64, "heads": 2}
@@ -106,7 +106,7 @@ def old_rows():
         "error": "",
         "created": START,
     }
-    lent = {
+    leased = {
         "job": 1,
         "is_training": False,
         "problem": {"graph": asdict(unit.problem.graph), **named, "threads": 4},
@@ -125,7 +125,7 @@ def old_rows():
         insert("profiling_fingerprints", **fingerprint),
         insert("profiling_measurements", **row, fingerprint=1),
         insert("profiling_jobs", **job),
-        insert("profiling_job_units", **lent),
+        insert("profiling_job_units", **leased),
         insert("profiling_job_log", job=1, moment=START, line="submitted"),
     ]
 

@@ -193,6 +193,15 @@ def test_a_process_that_does_not_start():
         supervisor.measure(units("-"), STAMP)
 
 
+def test_an_order_that_cannot_be_read_ends_the_process_at_once(monkeypatch):
+    monkeypatch.setattr("hetune.profiling.process.supervisor.encode", lambda order: b"{}")
+    with (
+        Supervisor(LIMITS, command=FAULTY) as supervisor,
+        pytest.raises(WorkerError, match=r"does not start: (?s:.*)ValueError"),
+    ):
+        supervisor.measure(units("-"), STAMP)
+
+
 def no_room(*arguments: object, **options: object) -> NoReturn:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
@@ -173,6 +175,38 @@ def test_what_is_wrong_is_said_as_ever(layer, spoil, kind, message, x, edges):
     compiled = compile_layer(getattr(geometric, layer)(8, 8, 3).eval())
     with pytest.raises(kind, match=message):
         compiled(*spoil(x, *edges))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda x, i, t: (x[0, 0], i, t),
+        lambda x, i, t: (x, i[0, 0], t[0]),
+        lambda x, i, t: (x, i.view(2, 50, 3), t.view(50, 3)),
+    ],
+    ids=["features", "edges", "a batch of edges"],
+)
+def test_tensors_of_other_dimensions_fail_as_in_the_module(spoil, rgcn, x, edges):
+    check_fails_as(rgcn, spoil(x, *edges))
+
+
+@pytest.mark.parametrize("ends", [1, 3])
+def test_lists_of_edges_without_two_ends_fail_as_in_the_module(ends, x, graph):
+    module = geometric.HGTConv(8, 8, graph.metadata()).eval()
+    x_dict = dict(zip(graph.ntype_names, x.split([30, 20]), strict=True))
+    lists = {key: ids.new_zeros(ends, 4) for key, ids in to_edge_index_dict(graph).items()}
+    check_fails_as(module, (x_dict, lists))
+
+
+def check_fails_as(module, args):
+    """The compiled layer raises what the module raises."""
+    with pytest.raises(Exception) as expected:
+        module(*args)
+    with (
+        pytest.warns(FallbackWarning),
+        pytest.raises(expected.type, match=re.escape(str(expected.value))),
+    ):
+        compile_layer(module)(*args)
 
 
 def test_a_node_of_another_type_is_an_error(x, graph):

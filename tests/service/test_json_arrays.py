@@ -133,6 +133,12 @@ def test_what_is_no_rows(text, kind, reason):
         found[0].matrix("x")
 
 
+def test_a_row_of_rows_is_no_row_wherever_it_is_read():
+    rows = [[1]] * 1638 + [[[[3]]]]  # the last one is a piece of its own
+    with pytest.raises(MalformedError, match="no JSON list of rows"):
+        JsonArray.of(rows).matrix("x")
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -1,4 +1,4 @@
-"""Work that is lent over HTTP keeps the promises of work that the database lends."""
+"""Work that is leased over HTTP keeps the promises of work that the database lends."""
 
 from contextlib import contextmanager
 

@@ -102,7 +102,7 @@ def waits(monkeypatch):
     return found
 
 
-def lent(queue, http, start, problems=1):
+def leased(queue, http, start, problems=1):
     job = queue.submit_units("mine", some_units(problems, start=start))
     lease = http.post(LEASES, json=CLAIM).json()
     assert lease["job"] == job.id
@@ -124,7 +124,7 @@ def test_nothing_to_do(http, lender, queue):
 
 
 def test_a_lease_s_life(http, queue):
-    job, lease, path = lent(queue, http, 100)
+    job, lease, path = leased(queue, http, 100)
     assert lease["problem"]["graph"]["options"] == [["nodes", 30], ["seed", 100]]
     assert http.post(f"{path}/heartbeat").json() == {"wanted": True}
     queue.cancel(job.id)
@@ -142,7 +142,7 @@ def test_what_is_no_lease(http, of):
 
 
 def test_leases_that_never_were(http, queue):
-    _, lease, _ = lent(queue, http, 110)
+    _, lease, _ = leased(queue, http, 110)
     for of in (f"{lease['unit']}/{lease['token'] + 1}", f"{2**62}/1", f"1/{2**62}"):
         is_problem(http.post(f"{LEASES}/{of}/heartbeat"), 409, "LeaseError")
 
@@ -197,7 +197,7 @@ def test_a_worker_reads_no_file_that_a_service_names(service, queue, lender, mon
 
 
 def test_bodies_are_bounded(http, queue, monkeypatch):
-    _, _, path = lent(queue, http, 140)
+    _, _, path = leased(queue, http, 140)
     claim = CLAIM | {"owner": "x" * (64 << 10)}
     is_problem(http.post(LEASES, json=claim), 413, "TooLargeError")
     is_problem(http.post(f"{path}/failure", json={"error": "x" * 70_000}), 413, "TooLargeError")
@@ -222,7 +222,7 @@ def test_bodies_are_bounded(http, queue, monkeypatch):
     ids=str,
 )
 def test_what_is_no_measurement(http, queue, change):
-    _, lease, path = lent(queue, http, 150)
+    _, lease, path = leased(queue, http, 150)
     good = MeasuredUnit.of(measured_of(lease)[0]).model_dump(mode="json")
     given = {"fingerprint": MACHINE.as_dict(), "measurements": [good | change]}
     headers = {"Content-Type": "application/json"}
@@ -231,7 +231,7 @@ def test_what_is_no_measurement(http, queue, change):
 
 
 def test_a_clock_that_is_wrong_is_said(http, queue):
-    _, lease, path = lent(queue, http, 155)
+    _, lease, path = leased(queue, http, 155)
     found = MeasuredUnit.of(measured_of(lease)[0]).model_dump(mode="json")
     found["measured_at"] = "0001-01-01T00:00:00+14:00"
     given = {"fingerprint": MACHINE.as_dict(), "measurements": [found]}
@@ -244,7 +244,7 @@ def test_a_clock_that_is_wrong_is_said(http, queue):
     ids=range(3),
 )
 def test_what_is_no_machine(http, queue, facts):
-    _, _, path = lent(queue, http, 160)
+    _, _, path = leased(queue, http, 160)
     found = http.post(f"{path}/measurements", json=GIVEN | {"fingerprint": facts})
     is_problem(found, 422, "InputError")
 
@@ -291,7 +291,7 @@ def test_an_answer_that_is_lost_is_asked_for_again(service, url, queue, waits):
 
 
 def test_a_claim_whose_answer_is_lost_is_sent_again(url, queue):
-    """The same unit is lent, once."""
+    """The same unit is leased, once."""
     network = Faulty(Faulty.lose_answer)
     job = queue.submit_units("mine", some_units(2, start=180))
     with HttpLeases(url, key="sesame", transport=network) as lender:

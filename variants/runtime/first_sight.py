@@ -108,11 +108,12 @@ class _FlatReader:
     def read(self, x: object, edge_index: object, edge_type: object) -> _Read | None:
         if not (
             isinstance(x, Tensor)
+            and x.dim() == 2
             and type(edge_index) is type(edge_type) is Tensor
             and edge_index.dtype is edge_type.dtype is torch.int64
             and edge_type.is_cpu
-            and edge_type.shape == edge_index.shape[1:]
-            and edge_index.size(0) == 2
+            and edge_type.dim() == 1
+            and edge_index.shape == (2, edge_type.size(0))
         ):
             return None
         nodes = x.size(0)
@@ -138,9 +139,9 @@ class _TypedReader:
             and isinstance(edges, Mapping)
             and x.keys() == self._types
             and edges.keys() == self._edge_types
-            and all(isinstance(rows, Tensor) for rows in x.values())
+            and all(isinstance(rows, Tensor) and rows.dim() == 2 for rows in x.values())
             and all(type(ids) is Tensor and ids.dtype is torch.int64 for ids in edges.values())
-            and all(ids.is_cpu and ids.dim() == 2 for ids in edges.values())
+            and all(ids.is_cpu and ids.dim() == 2 == ids.size(0) for ids in edges.values())
         ):
             return None
         counts = {name: rows.size(0) for name, rows in x.items()}

@@ -145,7 +145,10 @@ class JsonArray:
         pieces = _rows if self.is_nested else _flat
         try:
             for values, lengths in pieces(self._text, self._begin, self._end):
-                found[at : at + len(values)] = _converted(values, dtype)
+                numbers = _converted(values, dtype)
+                if numbers.ndim > 1:
+                    raise ValueError("there are rows in a row")
+                found[at : at + len(values)] = numbers
                 widths[row : row + len(lengths)] = lengths
                 at, row = at + len(values), row + len(lengths)
         except (ValueError, TypeError, RecursionError):

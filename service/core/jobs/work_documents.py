@@ -1,4 +1,4 @@
-"""What workers on other machines are lent, and what they give back, as documents."""
+"""What workers on other machines lease, and what they give back, as documents."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class MeasuredUnit(Document):
         return cls(**given | {"launches": launches})
 
     def measurement(self, unit: Unit, lease: Lease) -> Measurement:
-        """The measurement of a unit that was lent.
+        """The measurement of a unit that was leased.
 
         Raises:
             InputError: It was made before there was hetune.
@@ -187,7 +187,7 @@ class MeasuredRequest(Document):
 
     Attributes:
         fingerprint: All facts of the machine.
-        measurements: Of all variants that were lent, but those that were known.
+        measurements: Of all variants that were leased, but those that were known.
     """
 
     has_arrays: ClassVar[bool] = True
@@ -211,13 +211,13 @@ class MeasuredRequest(Document):
         """The measurements.
 
         Raises:
-            InputError: They are of something else than was lent.
+            InputError: They are of something else than was leased.
         """
         units = lease.work.units if isinstance(lease.work, MeasureTask) else ()
-        lent = {unit.key: unit for unit in units}
-        if not {found.unit for found in self.measurements} <= lent.keys():
-            raise InputError("measurements of other units than those that were lent")
-        return [found.measurement(lent[found.unit], lease) for found in self.measurements]
+        leased = {unit.key: unit for unit in units}
+        if not {found.unit for found in self.measurements} <= leased.keys():
+            raise InputError("measurements of other units than those that were leased")
+        return [found.measurement(leased[found.unit], lease) for found in self.measurements]
 
 
 class AddedDocument(Document):

@@ -34,7 +34,7 @@ _FILE = (
 class WorkLeases:
     """What `Leases` does, for who knows a lease by its unit and its token.
 
-    Trainings are not lent: they need all measurements, and the model registry. Every method also
+    Trainings are not leased: they need all measurements, and the model registry. Every method also
     raises `StoreError` where the database cannot be used, and those with a lease `LeaseError`
     where that has ended.
 

@@ -81,7 +81,7 @@ def router(work: Dispatcher) -> APIRouter:
 
     @routes.post("/{unit}/{token}/failure", status_code=204, openapi_extra=takes(FailureRequest))
     async def fail_work(unit: Number, token: Number, request: Request) -> None:
-        """Takes back what could not be done; it is lent again unless it was too often."""
+        """Takes back what could not be done; it is leased again unless it was too often."""
         await asked(FailureRequest, request, lambda said: leases.fail(unit, token, said))
 
     @routes.post("/{unit}/{token}/release", status_code=204, openapi_extra=takes(ReleaseRequest))
