@@ -8,6 +8,7 @@ from hetune.variants.errors import KernelError
 from hetune.variants.frontend.layers import hgt_program, rgat_program
 from hetune.variants.kernel.nodes import EdgeSoftmax, Traversal
 from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.passes.one_pass import one_pass
 from hetune.variants.kernel.text import show
 from hetune.variants.kernel.verify import verify
 from hetune.variants.plan.choices import LoweringForm
@@ -15,6 +16,33 @@ from hetune.variants.plan.variants import plans_of
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
 from hetune.variants.testing.plans import run_plan
 from hetune.variants.testing.programs import random_parameters
+
+SEPARATE = """
+launch
+  buffer x: node[16]
+  buffer room: edge[] in scratch room
+  buffer g: node[16]
+  buffer z: node[16]
+  traverse node
+    softmax share: [] over edge to room
+      scores edge
+        to: [16] = read x[dst]
+        row: [16] = read x[src]
+        s: [] = dot(to, row)
+        score s
+  traverse node
+    own: [16] = read x
+    gate: [16] = relu(own)
+    store g = gate
+  traverse node
+    init acc: [16] sum
+    for edge
+      share: [] = read room
+      row: [16] = read x[src]
+      m: [16] = mul(share, row)
+      update acc m
+    store z = acc
+"""
 
 GRAPHS = {
     "either side": lambda: typed_graph((6, 3), [(0, 1, 14), (1, 0, 14), (0, 0, 8)]),
@@ -82,3 +110,29 @@ def test_loops_over_pairs_store_weighted_sums(old, new):
     assert old in text
     with pytest.raises(KernelError, match="in a loop over pairs, a softmax stores sums"):
         verify(parse(text.replace(old, new)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fits"),
+    [
+        ("relu(own)", "relu(own)", True),
+        ("row: [16] = read x[src]\n      m", "row: [16] = read g[dst]\n      m", False),
+        ("    for edge", "    gate: [16] = read x\n    for edge", True),
+        (
+            "    for edge\n      share: [] = read room\n      row: [16] = read x[src]",
+            "    row: [16] = read x\n    for edge\n      share: [] = read room",
+            False,
+        ),
+        ("own: [16] = read x\n", "own: [16] = read g\n", False),
+        ("store g =", "store g +=", False),
+    ],
+    ids=["all", "sums of what is stored", "a row", "sums of a row", "own rows change", "rows grow"],
+)
+def test_sums_need_nothing_computed_behind_the_softmax(old, new, fits):
+    """And where tiles give up, a block runs again: it must find what it found."""
+    assert old in SEPARATE
+    launch = parse(SEPARATE.replace(old, new))
+    verify(launch)
+    fused = one_pass(launch)
+    verify(fused)
+    assert (len(fused.kernels) == 1) is fits

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hetune.variants.kernel.names import Names, declared, join, renamed
+from hetune.variants.kernel.names import Names, declared, join, renamed, used
 from hetune.variants.kernel.nodes import (
     Def,
     EdgeSoftmax,
@@ -24,8 +24,8 @@ from hetune.variants.kernel.nodes import (
     Traversal,
     Write,
 )
-from hetune.variants.kernel.passes.aliases import memory_of, with_kernels
-from hetune.variants.kernel.walk import reads, statements, touched
+from hetune.variants.kernel.passes.aliases import may_share, memory_of, with_kernels
+from hetune.variants.kernel.walk import reads, statements, touched, writes
 from hetune.variants.kernel.weighted import pair_loop, weighted_sums
 from hetune.variants.program.nodes import Space
 
@@ -79,9 +79,12 @@ def _fused(kernel: Kernel, later: Sequence[Kernel], launch: Launch) -> tuple[Tra
     weighted = [rows for loop in made for rows in _edges_of(loop)]
     scored = [part.rows for part in softmax.scores]
     fits = sorted(weighted, key=str) == sorted(scored, key=str) and len(sums) < 2
-    if not fits or _reads_shares((*after, *inits), memory) or not _may_run_again(after):
+    if not fits or _reads_shares(after, memory):
         return None
-    return Traversal(kernel.rows, (*inits, replace(softmax, sums=made), *after)), len(taken)
+    whole = replace(softmax, sums=made)
+    if not _may_follow(after, whole, launch) or not _may_run_again(after, launch):
+        return None
+    return Traversal(kernel.rows, (*inits, whole, *after)), len(taken)
 
 
 def _is_wide(scores: Sequence[Stmt]) -> bool:
@@ -178,13 +181,27 @@ def _reads_shares(body: Sequence[Stmt], memory: set[str]) -> bool:
     return any(name in memory for name, _ in reads(Traversal(Rows(Space.NODE), tuple(body))))
 
 
-def _may_run_again(body: _Body) -> bool:
-    """Whether a node's statements may run twice: they add to nothing but what they have stored."""
+def _may_follow(after: _Body, softmax: EdgeSoftmax, launch: Launch) -> bool:
+    """Whether a softmax's loops need nothing that they or the statements behind compute."""
+    loops = Traversal(Rows(Space.NODE), (softmax,))
+    written = {*writes(loops), *writes(Traversal(loops.rows, after))}
+    needed = {name for name, _ in reads(loops)}
+    local = {s.name for s in after if isinstance(s, Def)}
+    return not local & used(softmax.sums) and not any(
+        may_share(name, other, launch) for name in needed for other in written
+    )
+
+
+def _may_run_again(body: _Body, launch: Launch) -> bool:
+    """Whether a node's statements may run twice: they change nothing that they have not stored."""
+    read: set[str] = set()
     stored: set[str] = set()
     for statement in statements(body):
         match statement:
-            case Write(buffer, _, accumulate):
-                if accumulate and buffer not in stored:
+            case Def(expr=Read(buffer)) if buffer not in stored:
+                read.add(buffer)
+            case Write(buffer, _, accumulate) if buffer not in stored:
+                if accumulate or any(may_share(buffer, other, launch) for other in read):
                     return False
                 stored.add(buffer)
     return True
