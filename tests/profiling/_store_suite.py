@@ -238,14 +238,19 @@ class StoreConformance:
     def test_another_version_of_the_tables_is_refused(self, url: str) -> None:
         """With what to do about it."""
         Store.open(url).close()
-        for statement, found in (
-            ("UPDATE profiling_migrations SET version_num = '9999'", "revision 9999"),
-            ("DELETE FROM profiling_migrations", "no revision"),
+        for statement, found, advice in (
+            (
+                "UPDATE profiling_migrations SET version_num = '9999'",
+                "revision 9999",
+                "upgrade hetune, or set",
+            ),
+            ("UPDATE profiling_migrations SET version_num = '0002'", "revision 0002", "know: set"),
+            ("DELETE FROM profiling_migrations", "no revision", "know: set"),
         ):
             _execute(url, statement)
             said = _refusal(lambda: Store.open(url))
             assert f"tables of {found}, which this hetune does not know" in said, said
-            assert "upgrade hetune" in said, said
+            assert f"{advice} HETUNE_STORE to another store" in said, said
 
     def test_damaged_records_are_left_out(self, url: str) -> None:
         """A record that is none, or out of bounds, counts as none, and a log line counts them."""
