@@ -37,11 +37,11 @@ def prepare(engine: Engine, place: str) -> None:
             jobs.metadata.create_all(connection)
             run.stamp(connection)
         elif found is None or not run.upgrade(connection, found):
-            is_newer = found is not None and found > REVISION
+            tables = f"revision {found}" if found else "no revision"
+            upgrade = "upgrade hetune, or " if found and found > REVISION else ""
             raise StoreError(
-                f"the store {place} has tables of {f'revision {found}' if found else 'no revision'}"
-                f", which this hetune does not know: {'upgrade hetune, or ' if is_newer else ''}set "
-                "HETUNE_STORE to another store"
+                f"the store {place} has tables of {tables}, which this hetune does not know: "
+                f"{upgrade}set HETUNE_STORE to another store"
             )
         connection.commit()
 
