@@ -3,6 +3,7 @@
 from hetune.variants.frontend.trace import (
     Graph,
     Value,
+    constant,
     dot,
     edge,
     etype,
@@ -23,6 +24,7 @@ from hetune.variants.program.text import show
 __all__ = [
     "Graph",
     "Value",
+    "constant",
     "dot",
     "edge",
     "etype",

@@ -34,6 +34,8 @@ from hetune.variants.program.text import show_op, show_space, show_type
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = ("program", "return", "groups")
+ROLES = ("weight", "feature", "constant")
+"""What a parameter may be."""
 _WITH_CONSTANT = ("leaky_relu", "scale")
 
 
@@ -100,16 +102,18 @@ def _check_groups(program: Program) -> None:
 
 def _check_param(param: Param) -> None:
     where = f"parameter {param.name!r}"
-    if param.role not in ("weight", "feature"):
-        raise ProgramError(f"{where} has the role {param.role!r}: make it 'weight' or 'feature'")
+    if param.role not in ROLES:
+        raise ProgramError(f"{where} has the role {param.role!r}: take one of {', '.join(ROLES)}")
     space = param.type.space
     if param.role == "weight" and not space.is_weight:
         raise ProgramError(
             f"{where} is a weight in {space}: give it a type space (ntype, etype, shared), or make "
             "it a feature"
         )
-    if param.role == "feature" and space not in (Space.NODE, Space.EDGE):
-        raise ProgramError(f"{where} is a feature in {space}: features are given per node or edge")
+    if param.role != "weight" and space not in (Space.NODE, Space.EDGE):
+        raise ProgramError(
+            f"{where} is a {param.role} in {space}: {param.role}s are given per node or edge"
+        )
     if param.type.group != ALL_EDGES:
         raise ProgramError(
             f"{where} has the group {param.type.group!r}: parameters have rows for all; "
@@ -149,12 +153,8 @@ def infer(op: Op, types: Mapping[str, Type]) -> Type:
             if over not in (Space.NODE, Space.DST_PAIR):
                 raise ProgramError(f"no softmax over {over}: take node or dst_pair")
             return types[x]
-        case Count(space, group):
-            if space is Space.NODE:
-                return Type(Space.NODE)
-            if space is Space.DST_PAIR:
-                return Type(Space.DST_PAIR, (), group)
-            raise ProgramError(f"{space} has no edges to count: count per node or dst_pair")
+        case Count(space, group, end):
+            return _infer_count(space, group, end)
         case Einsum():
             return _infer_einsum(op, [types[name] for name in op.args])
         case Merge(parts):
@@ -242,6 +242,18 @@ def _infer_reduce(op: Reduce, x: Type) -> Type:
     _check_end(op.end, ends, f"reducing {x.space} to {op.space}")
     is_pair = op.space.is_edgewise and op.space is not Space.EDGE
     return Type(op.space, x.shape, x.group if is_pair else ALL_EDGES)
+
+
+def _infer_count(space: Space, group: str, end: End) -> Type:
+    match space, end:
+        case Space.NODE, End.SRC | End.DST:
+            return Type(Space.NODE)
+        case (Space.DST_PAIR, End.DST) | (Space.SRC_PAIR, End.SRC):
+            return Type(space, (), group)
+    raise ProgramError(
+        f"{space} has no edges to count at the end {end.name}: count per node or dst_pair, or by "
+        "SRC per node or src_pair"
+    )
 
 
 def _check_end(end: End, ends: tuple[End, ...], what: str) -> None:
