@@ -227,7 +227,7 @@ BAD_GEMMS = [
     ("gemm e[edge] = add(m) @ w heads=4 k=3 n=2", "add takes 2 arguments, not 1"),
     ("gemm e[edge] = scale(m) @ w heads=4 k=3 n=2", "scale needs a finite constant"),
     ("gemm e[edge] = relu(m, const=1) @ w heads=4 k=3 n=2", "relu takes no constant: drop it"),
-    ("gemm e[edge] = reciprocal(m) @ w heads=4 k=3 n=2", "of padding is no number: use one of exp"),
+    ("gemm e[edge] = reciprocal(m) @ w heads=4 k=3 n=2", "of padding is no number: use one of abs"),
 ]
 SIZES = " heads=4 k=3 n=2"
 BAD_TAILS = [
