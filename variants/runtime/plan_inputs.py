@@ -14,7 +14,8 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.lazy_tensors import materialized
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.plan.nodes import Plan
-from hetune.variants.program.interpret import apply_map, interpret_all
+from hetune.variants.program.apply import apply_map
+from hetune.variants.program.interpret import interpret_all
 from hetune.variants.program.nodes import (
     ALL_EDGES,
     Count,
@@ -172,17 +173,15 @@ def _constant(let: Let, made: Mapping[str, Tensor], program: Program, domain: Do
         case Count(group=group):
             return domain.index(group).in_degree.float()
         case Map(fn=fn, args=args, const=const):
-            depth = len(let.type.shape) + 1
-            values = [made[name] for name in args]
-            if fn == "outer":
-                return values[0].unsqueeze(2) * values[1].unsqueeze(1)
-            padded = [value.reshape(*value.shape, *[1] * (depth - value.dim())) for value in values]
+            depth = 0 if fn == "outer" else len(let.type.shape) + 1
+            rows = [made[name] for name in args]
+            padded = [row.reshape(*row.shape, *[1] * (depth - row.dim())) for row in rows]
             return apply_map(fn, padded, const)
         case Take(x, space, end, group):
             source = program.type_of(x).space
             if source is not Space.NODE:
-                rows = f"{source}_of_edge"  # pairs go to edges alone
+                places = f"{source}_of_edge"  # pairs go to edges alone
             else:
-                rows = end if space is Space.EDGE else f"{space}_node"
-            return made[x].index_select(0, getattr(domain.index(group), rows))
+                places = end if space is Space.EDGE else f"{space}_node"
+            return made[x].index_select(0, getattr(domain.index(group), places))
     raise AssertionError(f"{let} is no constant")
