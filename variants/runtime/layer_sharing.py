@@ -15,7 +15,7 @@ class LayerSharing:
     """Graphs of the same edge tensors, indexed once, and what was warned of.
 
     Attributes:
-        warned: Warnings that were given.
+        warned: Reasons for running uncompiled that were told.
     """
 
     def __init__(self, warned: Iterable[str] = ()) -> None:
@@ -23,11 +23,10 @@ class LayerSharing:
         self._graphs: dict[Hashable, GraphCache] = {}
 
     def warn(self, module: nn.Module, reason: str) -> None:
-        """Warns that a module runs uncompiled; once for a class of modules and a reason."""
-        text = f"{type(module).__name__} runs uncompiled: {reason}"
-        if text not in self.warned:
-            self.warned.add(text)
-            fallback.warn(text)
+        """Warns that a module runs uncompiled; once for each reason."""
+        if reason not in self.warned:
+            self.warned.add(reason)
+            fallback.warn(f"{type(module).__name__} runs uncompiled: {reason}")
 
     def graphs(self, adapter: Adapter) -> GraphCache:
         """The graphs of a layer: those of all that make equal graphs of equal tensors."""
