@@ -30,6 +30,7 @@ from hetune.variants.frontend.functions import (
 from hetune.variants.frontend.trace import (
     Graph,
     Value,
+    constant,
     edge,
     etype,
     layer_program,
@@ -37,7 +38,7 @@ from hetune.variants.frontend.trace import (
     ntype,
     shared,
 )
-from hetune.variants.program.nodes import Program, Space
+from hetune.variants.program.nodes import End, Program, Space
 
 
 @layer_program
@@ -125,6 +126,15 @@ def functions(g: Graph, x: Value, c: Value, w: Value, u: Value, v: Value, k: Val
     return (rsqrt0(g.count()) * rows * tanh(kept) + rows**3 * 0.01) + heads.reshape(6) @ k
 
 
+@layer_program
+def with_constants(g: Graph, x: Value, s: Value, d: Value, c: Value, p: Value, w: Value) -> Value:
+    """Rows that depend on the graph alone, joined with others of it, at all ends."""
+    of_pair = 1 / g.count(g.src_pairs, End.SRC)
+    share = g.src(s) / g.src(g.count(end=End.SRC)) + c * of_pair.take(Space.EDGE)
+    sent = g.sum(share * (g.src(x) @ w)) + g.mean(c * (g.src(x + p) @ w))
+    return sent * (d + g.count())
+
+
 UNUSUAL: MappingProxyType[str, Program] = MappingProxyType(
     {
         "functions": functions(
@@ -153,6 +163,14 @@ UNUSUAL: MappingProxyType[str, Program] = MappingProxyType(
         ),
         "many axes": many_axes(
             x=node(4), c=edge(2), w=etype(4, 2, 3, 2), u=etype(4, 2), b=etype(2, 3, 2)
+        ),
+        "constants": with_constants(
+            x=node(4),
+            s=constant(node()),
+            d=constant(node()),
+            c=constant(edge()),
+            p=constant(node(4)),
+            w=etype(4, 3),
         ),
         "reshaped sum": reshaped_sum(x=node(6), c=edge(2), w=etype(6, 2, 3), b=shared(2, 3)),
     }
