@@ -313,7 +313,7 @@ class TraversalLowering:
         )
 
 
-def _factors(x: CppValue, y: CppValue, piece: Piece) -> tuple[str, str]:
+def _factors(x: CppValue, y: CppValue, piece: Piece) -> tuple[str, ...]:
     """What a piece of all products is a product of: an element, and a piece of the same head."""
     width = y.shape[-1]
     row = piece.offset // width
