@@ -41,7 +41,6 @@ class FirstSight:
     """
 
     def __init__(self, adapter: Adapter, graphs: GraphCache) -> None:
-        program = adapter.program
         self._adapter, self._graphs = adapter, graphs
         self._times = _TIMES.get(type(adapter.module).__name__)
         self._reader: _FlatReader | _TypedReader = (
@@ -50,7 +49,7 @@ class FirstSight:
             else _FlatReader(adapter.num_relations)
         )
         self._names = parameter_names(adapter.module)[: self._reader.count]
-        self._widths = adapter.width, program.type_of(program.results[0]).width
+        self._widths = adapter.width, adapter.result_width
 
     def is_left_to_module(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
