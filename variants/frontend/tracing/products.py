@@ -1,0 +1,209 @@
+"""Products of rows with weights, and functions over the axes of each row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from hetune.variants.frontend.tracing.alignment import Shape, is_rows
+from hetune.variants.frontend.tracing.arithmetic import as_symbol, rows_of
+from hetune.variants.frontend.tracing.expressions import Expression, called, fixed
+from hetune.variants.frontend.tracing.interpreter import Interpreter, handles, row_shape
+from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.symbols import Rows, Symbol
+from hetune.variants.program.nodes import Dot, Fold, Let, Linear, Map, Reshape
+
+Dims = int | Sequence[int] | None
+
+
+def _weight(x: Tensor) -> Expression:
+    if isinstance(x, Symbol):
+        assert isinstance(x.meaning, Expression)
+        return x.meaning
+    return fixed(x)
+
+
+@handles("linear")
+def _linear(
+    at: Interpreter, shape: Shape, input: Tensor, weight: Tensor, bias: Tensor | None = None
+) -> Rows:
+    found = _matmul(at, shape, input, weight.t())
+    if bias is None:
+        return found
+    return rows_of(as_symbol(at, found, shape) + bias)
+
+
+@handles("addmm")
+def _addmm(at: Interpreter, shape: Shape, bias: Tensor, x: Tensor, w: Tensor) -> Rows:
+    return rows_of(torch.matmul(x, w) + bias)
+
+
+@handles("matmul", "__matmul__", "mm", "bmm")
+def _matmul(at: Interpreter, shape: Shape, x: Tensor, w: Tensor) -> Rows:
+    if not is_rows(x) or is_rows(w):
+        raise NotTraceable("a product of two tensors with rows: multiply rows by parameters")
+    found, rows = rows_of(x), row_shape(tuple(x.shape), rows_of(x).axis)
+    if found.axis == x.dim() - 1:
+        raise NotTraceable("a product over nodes or edges: multiply rows by parameters")
+    weight, *lead = _weight(w), *rows[:-1]
+    if w.dim() == 1:
+        name = at.recorder.emit(Dot(found.name, at.recorder.weight(weight, (rows[-1],))), "dot")
+        return Rows(name, found.axis)
+    if w.dim() > 2 and (found.axis != x.dim() - 2 or w.dim() != x.dim()):
+        raise NotTraceable(f"a product of {list(x.shape)} and {list(w.shape)}")
+    inner, outer = w.shape[-2:]
+    if math.prod(lead) > 1 or w.dim() > 2 and math.prod(w.shape[:-2]) > 1:
+        heads = math.prod(lead)
+        flat = (heads, inner, outer)
+        weight = called(torch.Tensor.expand, (weight, (*lead, inner, outer)), {})
+        weight = called(torch.Tensor.reshape, (weight, flat), {})
+        given = at.recorder.emit(Reshape(found.name, (heads, inner)), "reshape")
+        name = at.recorder.weight(weight, flat)
+    else:
+        weight = called(torch.Tensor.reshape, (weight, (inner, outer)), {})
+        given = at.recorder.emit(Reshape(found.name, (inner,)), "reshape")
+        name = at.recorder.weight(weight, (inner, outer))
+    product = at.recorder.emit(Linear(given, name), f"by_{name}")
+    result = at.recorder.emit(Reshape(product, row_shape(shape, found.axis)), "reshape")
+    return Rows(result, found.axis)
+
+
+def folded(at: Interpreter, shape: Shape, x: Tensor, dims: Dims, fn: str, keep: bool) -> Rows:
+    """A function over axes of each row; `shape` is the result's."""
+    found = rows_of(x)
+    if dims is None:
+        raise NotTraceable(f"the {fn} of all elements: reduce rows by an end of the edges")
+    axes = sorted({axis % x.dim() for axis in ([dims] if isinstance(dims, int) else dims)})
+    if found.axis in axes:
+        raise NotTraceable(f"the {fn} of all nodes or edges: reduce rows by an end of the edges")
+    name, gone = found.name, 0
+    for axis in axes:
+        inner = axis - gone - (axis > found.axis)
+        name = _one_fold(at, name, inner, fn)
+        gone += 1
+    axis = found.axis if keep else found.axis - sum(a < found.axis for a in axes)
+    return Rows(at.recorder.emit(Reshape(name, row_shape(shape, axis)), "reshape"), axis)
+
+
+def _one_fold(at: Interpreter, name: str, axis: int, fn: str) -> str:
+    recorder = at.recorder
+    let: Let | None = next((let for let in recorder.lets if let.name == name), None)
+    if let and fn == "sum" and axis == len(let.type.shape) - 1 and isinstance(let.op, Map):
+        if let.op.fn == "square":
+            return recorder.emit(Dot(let.op.args[0], let.op.args[0]), "dot")
+        shapes = [recorder.types[arg].shape for arg in let.op.args]
+        if let.op.fn == "mul" and shapes[0] == shapes[1]:
+            return recorder.emit(Dot(*let.op.args), "dot")
+    return recorder.emit(Fold(name, axis, fn), fn)
+
+
+def _fold(fn: str) -> None:
+    def handler(
+        at: Interpreter,
+        shape: Shape,
+        x: Tensor,
+        dim: Dims = None,
+        keepdim: bool = False,
+        **kwargs: Any,
+    ) -> Rows:
+        return folded(at, shape, x, dim, fn, keepdim)
+
+    handles(*{"max": ("amax",), "min": ("amin",)}.get(fn, (fn,)))(handler)
+
+
+for _fn in ("sum", "mean", "max", "min"):
+    _fold(_fn)
+
+
+@handles("softmax")
+def _softmax(
+    at: Interpreter, shape: Shape, input: Tensor, dim: int, *args: Any, **kwargs: Any
+) -> Rows:
+    weight = (input - input.amax(dim, keepdim=True)).exp()
+    return rows_of(weight / weight.sum(dim, keepdim=True))
+
+
+@handles("norm", "vector_norm", "linalg_norm", "linalg_vector_norm")
+def _norm(
+    at: Interpreter,
+    shape: Shape,
+    x: Tensor,
+    p: float | str | None = 2,
+    dim: Dims = None,
+    keepdim: bool = False,
+    *args: Any,
+    **kwargs: Any,
+) -> Rows:
+    order = kwargs.get("ord", p)
+    order = 2 if order in (None, "fro") else order
+    if order == 2:
+        return rows_of((x * x).sum(dim, keepdim).sqrt())
+    if order == 1:
+        return rows_of(x.abs().sum(dim, keepdim))
+    if order == math.inf:
+        return rows_of(x.abs().amax(dim, keepdim))  # type: ignore[arg-type]
+    raise NotTraceable(f"the norm of order {order}: 1, 2 and inf compile")
+
+
+@handles("normalize")
+def _normalize(
+    at: Interpreter,
+    shape: Shape,
+    input: Tensor,
+    p: float = 2.0,
+    dim: int = 1,
+    eps: float = 1e-12,
+    out: None = None,
+) -> Rows:
+    return rows_of(input / input.norm(p, dim, keepdim=True).clamp(min=eps))
+
+
+@handles("layer_norm")
+def _layer_norm(
+    at: Interpreter,
+    shape: Shape,
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Rows:
+    axes = tuple(range(-len(normalized_shape), 0))
+    around = input - input.mean(axes, keepdim=True)
+    out = around * ((around * around).mean(axes, keepdim=True) + eps).rsqrt()
+    out = out if weight is None else out * weight
+    return rows_of(out if bias is None else out + bias)
+
+
+@handles("batch_norm")
+def _batch_norm(
+    at: Interpreter,
+    shape: Shape,
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Rows:
+    if training or running_mean is None or running_var is None:
+        raise NotTraceable("batch norm of the input's own statistics: call eval() for inference")
+    factor = (running_var + eps).rsqrt()
+    factor = factor if weight is None else factor * weight
+    term = -running_mean * factor
+    term = term if bias is None else term + bias
+    return rows_of(input * factor + term)
+
+
+@handles("prelu")
+def _prelu(at: Interpreter, shape: Shape, input: Tensor, weight: Tensor) -> Rows:
+    return rows_of(functional.relu(input) - weight * functional.relu(-input))
+
+
