@@ -6,20 +6,8 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from hetune.variants.backends.cpp.backend import CppBackend
-from hetune.variants.frontend.trace import (
-    Value,
-    dot,
-    edge,
-    etype,
-    layer_program,
-    node,
-    ntype,
-    relu,
-    shared,
-    sigmoid,
-    softmax,
-    tanh,
-)
+from hetune.variants.frontend.functions import dot, relu, sigmoid, softmax, tanh
+from hetune.variants.frontend.trace import Value, edge, etype, layer_program, node, ntype, shared
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.plan.alternatives import alternatives
 from hetune.variants.plan.lower import lower

@@ -10,8 +10,9 @@ from torch.nn.utils import parametrizations, parametrize
 from hetune.variants.errors import HetuneError, InputError, ProgramError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter, Unsupported
+from hetune.variants.frontend.functions import dot, softmax
 from hetune.variants.frontend.nn import HGT, RGAT, RGCN, FlatLayer
-from hetune.variants.frontend.trace import dot, layer_program, node, softmax
+from hetune.variants.frontend.trace import layer_program, node
 from hetune.variants.graph import from_edge_index_dict
 from hetune.variants.runtime.compiled import compile
 from hetune.variants.runtime.fallback import FallbackWarning

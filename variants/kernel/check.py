@@ -8,7 +8,8 @@ import re
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import Rows, Stmt
 from hetune.variants.kernel.text import show_rows, show_statement, show_type
-from hetune.variants.program.nodes import MAP_ARITY, End, Space, Type
+from hetune.variants.program.functions import MAP_ARITY
+from hetune.variants.program.nodes import End, Space, Type
 
 APPLY_ARITY = {**MAP_ARITY, "max": 2}
 """The functions of `Apply` and how many arguments each takes."""
@@ -16,7 +17,12 @@ APPLY_ARITY = {**MAP_ARITY, "max": 2}
 WITH_CONSTANT = frozenset({"leaky_relu", "scale"})
 """The functions that need a constant; no other takes one."""
 
-OPERAND_FUNCTIONS = frozenset(fn for fn, arity in MAP_ARITY.items() if arity == 1) - {"reciprocal"}
+OPERAND_FUNCTIONS = frozenset(fn for fn, arity in MAP_ARITY.items() if arity == 1) - {
+    "reciprocal",
+    "log",
+    "rsqrt",
+    "pow_c",
+}
 """The functions that a product's operand may go through: padding of its rows stays finite."""
 
 PAIRS = (Space.SRC_PAIR, Space.DST_PAIR)

@@ -12,7 +12,8 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.lazy_tensors import materialized
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.plan.nodes import Plan
-from hetune.variants.program.interpret import apply_map, interpret_all
+from hetune.variants.program.apply import apply_map
+from hetune.variants.program.interpret import interpret_all
 from hetune.variants.program.nodes import Count, Let, Map, Param, Program, Space, Take
 from hetune.variants.program.text import show_type
 from hetune.variants.runtime.domain import Domain

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from hetune.variants.frontend.functions import dot, sigmoid, softmax
 from hetune.variants.frontend.trace import (
     Graph,
     Value,
-    dot,
     edge,
     etype,
     layer_program,
     node,
     ntype,
     shared,
-    sigmoid,
-    softmax,
 )
 from hetune.variants.program.nodes import Program, Space
 
