@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -43,13 +43,27 @@ def align(recorder: Recorder, operands: Sequence[Tensor], shape: Shape) -> Align
     if len(spaces) != 1:
         raise NotTraceable("rows of nodes meet rows of edges: index them by an end of the edges")
     space = spaces.pop()
-    whole = (*shape[:axis], *shape[axis + 1 :])
+    whole = _without(shape, axis)
     narrow = [tensor if isinstance(tensor, Symbol) else _narrowed(tensor) for tensor in operands]
     names = tuple(
         _named(recorder, tensor, _padded(tensor, len(shape)), axis, space, whole)
         for tensor in narrow
     )
-    return Aligned(names, whole, axis)
+    return Aligned(names, squeezed(whole), axis)
+
+
+def squeezed(shape: Iterable[int]) -> Shape:
+    """Without axes of one element, as all row shapes of traced values are."""
+    return tuple(extent for extent in shape if extent != 1)
+
+
+def row_shape(shape: Shape, axis: int) -> Shape:
+    """The row shape of the value that a tensor with rows on an axis is."""
+    return squeezed(_without(shape, axis))
+
+
+def _without(shape: Shape, axis: int) -> Shape:
+    return (*shape[:axis], *shape[axis + 1 :])
 
 
 def is_rows(tensor: object) -> bool:
@@ -70,8 +84,7 @@ def rows_named(recorder: Recorder, tensor: Tensor, space: Space, axis: int) -> s
         assert isinstance(tensor.meaning, Rows)
         return tensor.meaning.name
     rows = tensor.movedim(axis, 0)
-    kept = _depth(tuple(rows.shape[1:]))
-    return recorder.constant(rows.reshape(rows.shape[: kept + 1]), space)
+    return recorder.constant(rows.reshape(len(rows), *squeezed(rows.shape[1:])), space)
 
 
 def _narrowed(tensor: Tensor) -> Tensor:
@@ -94,7 +107,9 @@ def _depth(dims: Shape) -> int:
 def _named(
     recorder: Recorder, tensor: Tensor, dims: Shape, axis: int, space: Space, whole: Shape
 ) -> str:
-    row = (*dims[:axis], *dims[axis + 1 :])
+    row = _without(dims, axis)
+    row = tuple(extent for extent, longest in zip(row, whole, strict=True) if longest != 1)
+    whole = squeezed(whole)
     if is_rows(tensor):
         name = rows_named(recorder, tensor, space, axis)
         return _fitted(recorder, name, row, whole)
@@ -112,10 +127,8 @@ def _named(
 
 
 def _fitted(recorder: Recorder, name: str, row: Shape, whole: Shape) -> str:
-    """Rows under a shape that is a prefix of the whole one, broadcast where they start with 1."""
+    """Rows whose shape is a prefix of the whole one; repeated where they start with 1."""
     row = row[: _depth(row)]
-    if math.prod(recorder.types[name].shape) == math.prod(row):
-        name = recorder.emit(Reshape(name, row), "reshape")
     target = whole[: len(row)]
     if row == target:
         return name

@@ -11,7 +11,7 @@ from torch import Tensor
 from hetune.variants.frontend.tracing.alignment import Shape, align, is_rows
 from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
-from hetune.variants.frontend.tracing.symbols import Rows
+from hetune.variants.frontend.tracing.symbols import Rows, Symbol
 from hetune.variants.program.nodes import Map, Reshape
 
 Operand = Tensor | float
@@ -127,9 +127,13 @@ def _div(at: Interpreter, shape: Shape, x: Operand, y: Operand) -> Rows:
         return scaled(at, x, 1 / factor)  # type: ignore[arg-type]
     assert isinstance(y, Tensor)
     if (factor := number(x)) is not None:
-        inverse = unary(at, y, "reciprocal")
-        return scaled(at, as_symbol(at, inverse, shape), factor)
+        found = unary(at, y, "reciprocal")
+        return scaled(at, as_symbol(at, found, shape), factor)
     assert isinstance(x, Tensor)
+    if not isinstance(y, Symbol):
+        inverse = y.reciprocal()
+        if bool(inverse.isfinite().all()):
+            return binary(at, shape, "mul", x, inverse)
     return binary(at, shape, "div", x, y)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hetune.variants.frontend.tracing.alignment import Shape, align, is_rows
-from hetune.variants.frontend.tracing.arithmetic import binary, rows_of
-from hetune.variants.frontend.tracing.interpreter import Interpreter, handles, row_shape
+from hetune.variants.frontend.tracing.alignment import Shape, is_rows
+from hetune.variants.frontend.tracing.arithmetic import rows_of
+from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.symbols import Rows
 from hetune.variants.program.nodes import Reduce, Space, Take
@@ -126,7 +126,6 @@ def _reduced(
 def _edge_rows(at: Interpreter, src: Tensor, shape: Shape) -> Rows:
     if tuple(src.shape) == shape:
         return rows_of(src)
-    found = align(at.recorder, [src], shape)
-    return binary(at, shape, "mul", src, torch.ones(row_shape(shape, found.axis)))
+    return rows_of(src.expand(shape))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hetune.variants.frontend.tracing.alignment import Shape, is_rows
+from hetune.variants.frontend.tracing.alignment import is_rows, row_shape, squeezed
 from hetune.variants.frontend.tracing.expressions import Expression, called
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.recorder import Recorder
@@ -126,7 +126,8 @@ class Interpreter:
             return arg
         if len(spaces) > 1:
             raise NotTraceable("there are as many nodes as edges: which of them rows are is unclear")
-        name = self.recorder.constant(arg, spaces[0])
+        rows = arg.reshape(len(arg), *squeezed(arg.shape[1:]))
+        name = self.recorder.constant(rows, spaces[0])
         return self.symbol(Rows(name, 0), arg)
 
     def _of_parameters(
@@ -174,11 +175,6 @@ class Interpreter:
                 f"{name} gives {count} rows of {list(type_.shape)}, not {list(expected.shape)}"
             )
         return self.symbol(found, expected)
-
-
-def row_shape(shape: Shape, axis: int) -> Shape:
-    """A tensor's shape without the axis of rows."""
-    return (*shape[:axis], *shape[axis + 1 :])
 
 
 def _on_meta(func: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from hetune.variants.frontend.tracing.alignment import Shape, is_rows
-from hetune.variants.frontend.tracing.arithmetic import as_symbol, rows_of
+from hetune.variants.frontend.tracing.alignment import Shape, is_rows, row_shape, squeezed
+from hetune.variants.frontend.tracing.arithmetic import rows_of
 from hetune.variants.frontend.tracing.expressions import Expression, called, fixed
-from hetune.variants.frontend.tracing.interpreter import Interpreter, handles, row_shape
+from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.symbols import Rows, Symbol
-from hetune.variants.program.nodes import Dot, Fold, Let, Linear, Map, Reshape
+from hetune.variants.program.nodes import Dot, Fold, Linear, Map, Reshape
 
 Dims = int | Sequence[int] | None
 
@@ -32,42 +32,52 @@ def _weight(x: Tensor) -> Expression:
 def _linear(
     at: Interpreter, shape: Shape, input: Tensor, weight: Tensor, bias: Tensor | None = None
 ) -> Rows:
-    found = _matmul(at, shape, input, weight.t())
-    if bias is None:
-        return found
-    return rows_of(as_symbol(at, found, shape) + bias)
+    product = torch.matmul(input, weight.t())
+    return rows_of(product if bias is None else product + bias)
 
 
-@handles("addmm")
-def _addmm(at: Interpreter, shape: Shape, bias: Tensor, x: Tensor, w: Tensor) -> Rows:
-    return rows_of(torch.matmul(x, w) + bias)
+@handles("addmm", "baddbmm")
+def _addmm(
+    at: Interpreter,
+    shape: Shape,
+    input: Tensor,
+    x: Tensor,
+    w: Tensor,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+) -> Rows:
+    product = torch.matmul(x, w)
+    return rows_of(input * beta + product * alpha)
 
 
 @handles("matmul", "__matmul__", "mm", "bmm")
 def _matmul(at: Interpreter, shape: Shape, x: Tensor, w: Tensor) -> Rows:
-    if not is_rows(x) or is_rows(w):
-        raise NotTraceable("a product of two tensors with rows: multiply rows by parameters")
-    found, rows = rows_of(x), row_shape(tuple(x.shape), rows_of(x).axis)
+    if not is_rows(x) or (is_rows(w) and w.dim() < 3):
+        raise NotTraceable("a product over nodes or edges: multiply rows by parameters")
+    if is_rows(w):
+        return rows_of((x.unsqueeze(-1) * w.unsqueeze(-3)).sum(-2))
+    found = rows_of(x)
     if found.axis == x.dim() - 1:
         raise NotTraceable("a product over nodes or edges: multiply rows by parameters")
-    weight, *lead = _weight(w), *rows[:-1]
+    weight, inner = _weight(w), x.shape[-1]
     if w.dim() == 1:
-        name = at.recorder.emit(Dot(found.name, at.recorder.weight(weight, (rows[-1],))), "dot")
-        return Rows(name, found.axis)
+        return rows_of((x * w).sum(-1))
+    outer = w.shape[-1]
     if w.dim() > 2 and (found.axis != x.dim() - 2 or w.dim() != x.dim()):
         raise NotTraceable(f"a product of {list(x.shape)} and {list(w.shape)}")
-    inner, outer = w.shape[-2:]
-    if math.prod(lead) > 1 or w.dim() > 2 and math.prod(w.shape[:-2]) > 1:
-        heads = math.prod(lead)
-        flat = (heads, inner, outer)
+    own = row_shape(tuple(x.shape[:-1]), found.axis)
+    heads = own if w.dim() == 2 else squeezed(shape[:-2])
+    if heads != own:
+        x = x.expand(*shape[:-2], *x.shape[-2:])
+        found = rows_of(x)
+    count = math.prod(heads)
+    if heads:
+        lead = x.shape[: found.axis] if w.dim() > 2 else heads
         weight = called(torch.Tensor.expand, (weight, (*lead, inner, outer)), {})
-        weight = called(torch.Tensor.reshape, (weight, flat), {})
-        given = at.recorder.emit(Reshape(found.name, (heads, inner)), "reshape")
-        name = at.recorder.weight(weight, flat)
-    else:
-        weight = called(torch.Tensor.reshape, (weight, (inner, outer)), {})
-        given = at.recorder.emit(Reshape(found.name, (inner,)), "reshape")
-        name = at.recorder.weight(weight, (inner, outer))
+    flat = (count, inner, outer) if heads else (inner, outer)
+    name = at.recorder.weight(called(torch.Tensor.reshape, (weight, flat), {}), flat)
+    given = at.recorder.emit(Reshape(found.name, flat[:-1]), "reshape")
     product = at.recorder.emit(Linear(given, name), f"by_{name}")
     result = at.recorder.emit(Reshape(product, row_shape(shape, found.axis)), "reshape")
     return Rows(result, found.axis)
@@ -81,18 +91,18 @@ def folded(at: Interpreter, shape: Shape, x: Tensor, dims: Dims, fn: str, keep: 
     axes = sorted({axis % x.dim() for axis in ([dims] if isinstance(dims, int) else dims)})
     if found.axis in axes:
         raise NotTraceable(f"the {fn} of all nodes or edges: reduce rows by an end of the edges")
-    name, gone = found.name, 0
-    for axis in axes:
-        inner = axis - gone - (axis > found.axis)
-        name = _one_fold(at, name, inner, fn)
-        gone += 1
+    name = found.name
+    for axis in reversed(axes):
+        if x.shape[axis] != 1:
+            before = squeezed(d for i, d in enumerate(x.shape[:axis]) if i != found.axis)
+            name = _one_fold(at, name, len(before), fn)
     axis = found.axis if keep else found.axis - sum(a < found.axis for a in axes)
     return Rows(at.recorder.emit(Reshape(name, row_shape(shape, axis)), "reshape"), axis)
 
 
 def _one_fold(at: Interpreter, name: str, axis: int, fn: str) -> str:
     recorder = at.recorder
-    let: Let | None = next((let for let in recorder.lets if let.name == name), None)
+    let = next((let for let in recorder.lets if let.name == name), None)
     if let and fn == "sum" and axis == len(let.type.shape) - 1 and isinstance(let.op, Map):
         if let.op.fn == "square":
             return recorder.emit(Dot(let.op.args[0], let.op.args[0]), "dot")

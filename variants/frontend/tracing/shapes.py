@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hetune.variants.frontend.tracing.alignment import Shape, align, is_rows
+from hetune.variants.frontend.tracing.alignment import Shape, align, is_rows, row_shape, squeezed
 from hetune.variants.frontend.tracing.arithmetic import as_symbol, binary, rows_of
 from hetune.variants.frontend.tracing.edges import gathered
-from hetune.variants.frontend.tracing.interpreter import Interpreter, handles, row_shape
+from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.symbols import Rows
 from hetune.variants.program.nodes import Concat, Reshape, Slice
@@ -40,9 +40,17 @@ def _expand(at: Interpreter, shape: Shape, x: Tensor, *args: Any, **kwargs: Any)
     if tuple(x.shape) == shape:
         return rows_of(x)
     found = rows_of(x)
-    ones = torch.ones(row_shape(shape, len(shape) - x.dim() + found.axis))
-    lifted = ones.unsqueeze(len(shape) - x.dim() + found.axis)
-    return binary(at, shape, "mul", x, lifted)
+    axis = len(shape) - x.dim() + found.axis
+    ones = torch.ones(*shape[:axis], 1, *shape[axis + 1 :])
+    return binary(at, shape, "mul", x, ones)
+
+
+@handles("repeat")
+def _repeat(at: Interpreter, shape: Shape, x: Tensor, *sizes: Any) -> Rows:
+    times = sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    if len(times) != x.dim() or any(n != 1 and x.shape[i] != 1 for i, n in enumerate(times)):
+        raise NotTraceable("rows are repeated: only axes of one element are")
+    return rows_of(x.expand(shape))
 
 
 def _moved(at: Interpreter, shape: Shape, x: Tensor, order: Sequence[int]) -> Rows:
@@ -90,9 +98,8 @@ def _cat(at: Interpreter, shape: Shape, tensors: Sequence[Tensor], dim: int = 0)
         axis = lone.axis
         if dim == axis:
             raise NotTraceable("rows of nodes or edges are put one after the other")
-        inner = dim if dim < axis else dim - 1
-        lead = lone.shape[:inner]
-        tail = math.prod(lone.shape[inner:])
+        lead = squeezed(extent for i, extent in enumerate(own[:dim]) if i != axis)
+        tail = math.prod(extent for i, extent in enumerate(own) if i >= dim and i != axis)
         (name,) = lone.names
         names.append(at.recorder.emit(Reshape(name, (*lead, tail)), "reshape"))
     found = at.recorder.emit(Concat(tuple(names)), "concat") if len(names) > 1 else names[0]
@@ -142,10 +149,9 @@ def _sliced(at: Interpreter, x: Tensor, dim: int, start: int, extent: int) -> tu
         return found, shape
     if dim == found.axis:
         raise NotTraceable("some of the rows of nodes or edges are taken: take all")
-    rows = row_shape(shape, found.axis)
-    inner = dim if dim < found.axis else dim - 1
-    lead, step = rows[:inner], math.prod(rows[inner + 1 :])
-    flat = at.recorder.emit(Reshape(found.name, (*lead, rows[inner] * step)), "reshape")
+    lead = squeezed(size for i, size in enumerate(shape[:dim]) if i != found.axis)
+    step = math.prod(size for i, size in enumerate(shape) if i > dim and i != found.axis)
+    flat = at.recorder.emit(Reshape(found.name, (*lead, shape[dim] * step)), "reshape")
     part = at.recorder.emit(Slice(flat, start * step, (start + extent) * step), "slice")
     name = at.recorder.emit(Reshape(part, row_shape(after, found.axis)), "reshape")
     return Rows(name, found.axis), after

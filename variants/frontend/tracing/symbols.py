@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hetune.variants.frontend.tracing.expressions import Expression
+from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,16 @@ class Symbol(Tensor):
     ) -> Any:
         symbol = next(iter(symbols_in((args, tuple((kwargs or {}).values())))))
         return symbol.interpreter(func, args, kwargs or {})
+
+    @classmethod
+    def __torch_dispatch__(
+        cls,
+        func: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        raise NotTraceable(f"the function {func.__name__} has no meaning in a program")
 
     def __repr__(self) -> str:  # type: ignore[override]
         with torch._C.DisableTorchFunctionSubclass():
