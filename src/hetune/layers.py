@@ -26,6 +26,7 @@ from hetune.variants.frontend.functions import (
 from hetune.variants.frontend.trace import (
     Graph,
     Value,
+    constant,
     edge,
     etype,
     layer_program,
@@ -38,6 +39,7 @@ from hetune.variants.program.text import show
 __all__ = [
     "Graph",
     "Value",
+    "constant",
     "cos",
     "dot",
     "edge",

@@ -69,6 +69,8 @@ GOOD = [
     ("softmax xg dst_pair", "edge@g[8]"),
     ("count node@g", "node[]"),
     ("count dst_pair@g", "dst_pair@g[]"),
+    ("count node@g src", "node[]"),
+    ("count src_pair@g src", "src_pair@g[]"),
     ('einsum "kd,d->k" w v', "etype[8]"),
     ('einsum "kd->dk" w', "etype[4,8]"),
     ("merge xg hk", "edge[8]"),
@@ -182,7 +184,10 @@ BAD = [
     ),
     ("y: node[8] = softmax x node", "scores are node[8]: softmax needs edge rows"),
     ("y: edge[8] = softmax xe edge", "no softmax over edge: take node or dst_pair"),
-    ("y: edge[] = count edge", "edge has no edges to count: count per node or dst_pair"),
+    (
+        "y: edge[] = count edge",
+        "edge has no edges to count at the end DST: count per node or dst_pair",
+    ),
     ("y: node[] = count node@q", "the program has no group 'q': add it to its groups"),
     ("y: edge@q[8] = take x edge@q src", "the program has no group 'q': add it to its groups"),
     (
@@ -255,8 +260,12 @@ def test_broken_value(line, message):
             "parameter 'x' is a feature in shared: features are given per node or edge",
         ),
         (
+            "program p(x: ntype[3] constant)\n return x\n",
+            "parameter 'x' is a constant in ntype: constants are given per node or edge",
+        ),
+        (
             "program p(x: node[3] input)\n return x\n",
-            "parameter 'x' has the role 'input': make it 'weight' or 'feature'",
+            "parameter 'x' has the role 'input': take one of weight, feature, constant",
         ),
         (
             "program p(x: node[0] feature)\n return x\n",

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, NoReturn
 
@@ -56,6 +57,18 @@ def node(*shape: int) -> Type:
 def edge(*shape: int) -> Type:
     """A parameter with a row per edge, given at each run."""
     return Type(Space.EDGE, shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A type of rows that depend on the graph alone. Made by `constant`."""
+
+    type: Type
+
+
+def constant(type: Type) -> Constant:
+    """A parameter of `node` or `edge` rows that are the same at each run on a graph."""
+    return Constant(type)
 
 
 def etype(*shape: int) -> Type:
@@ -122,6 +135,10 @@ class Value:
     def reshape(self, *shape: int) -> Value:
         """The same elements of each row under another row shape."""
         return self._trace.emit(Reshape(self.name, shape), "reshape")
+
+    def take(self, space: Space, end: End = End.NONE) -> Value:
+        """The rows that each row of a finer space belongs to."""
+        return self._trace.emit(Take(self.name, space, end), f"{self.name}_{space}")
 
     def __matmul__(self, w: Value) -> Value:
         weight = self._known(w, "@")
@@ -263,9 +280,9 @@ class Graph:
         share = self._trace.emit(Take(pair_share.name, Space.EDGE), "share")
         return self.sum(share * x)
 
-    def count(self, over: Space = Space.NODE) -> Value:
-        """How many edges come in at each node, or in each (destination, edge type) pair."""
-        return self._trace.emit(Count(over), "count")
+    def count(self, over: Space = Space.NODE, end: End = End.DST) -> Value:
+        """How many edges come in at each node or destination pair, or go out (``End.SRC``)."""
+        return self._trace.emit(Count(over, end=end), "count")
 
     def _end(self, x: Value, end: End) -> Value:
         space = Space.EDGE
@@ -291,7 +308,7 @@ def layer_program(function: Callable[..., Any]) -> Callable[..., Program]:
     names = [p.name for p in declared if p.kind is not inspect.Parameter.KEYWORD_ONLY]
 
     @wraps(function)
-    def build(*args: Type | None, **kwargs: Any) -> Program:
+    def build(*args: Type | Constant | None, **kwargs: Any) -> Program:
         trace = _Trace()
         try:
             bound = signature.bind(Graph(trace), *args, **kwargs)
@@ -303,13 +320,17 @@ def layer_program(function: Callable[..., Any]) -> Callable[..., Program]:
             given = bound.arguments[name]
             if given is None:
                 continue
-            if not isinstance(given, Type):
+            role = "constant"
+            if isinstance(given, Constant):
+                given = given.type
+            elif isinstance(given, Type):
+                role = "weight" if given.space.is_weight else "feature"
+            else:
                 raise ProgramError(
                     f"layer {function.__name__}: parameter {name!r} is {given!r}: give a type, "
                     "such as node(64) or etype(64, 64), or None to leave it out"
                 )
             trace.types[name] = given
-            role = "weight" if given.space.is_weight else "feature"
             params.append(Param(name, given, role))
             bound.arguments[name] = Value(trace, name)
         result = function(*bound.args, **bound.kwargs)

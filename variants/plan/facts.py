@@ -10,6 +10,7 @@ from hetune.variants.program.nodes import (
     Let,
     Map,
     Op,
+    Param,
     Program,
     Reduce,
     Reshape,
@@ -20,17 +21,30 @@ from hetune.variants.program.nodes import (
 
 
 def constants(program: Program) -> list[Let]:
-    """Values that depend on the graph's counts alone."""
-    known: dict[str, Let] = {}
+    """Values that depend on the graph alone: on its counts, and on constants that are given."""
+    known = {param.name for param in program.params if param.role == "constant"}
+    found: list[Let] = []
     for let in program.lets:
-        names = operands(let.op)
         if let.type.space is Space.EDGE and let.type.group != ALL_EDGES:
             continue  # loops read what it is taken from: edge buffers hold all edges
+        if isinstance(let.op, Take) and let.type.width > 1:
+            continue  # wide rows are read where they are
+        names = operands(let.op)
         if isinstance(let.op, Count) or (
-            isinstance(let.op, Map | Take) and names and all(n in known for n in names)
+            isinstance(let.op, Map | Take) and all(name in known for name in names)
         ):
-            known[let.name] = let
-    return list(known.values())
+            known.add(let.name)
+            found.append(let)
+    return found
+
+
+def reordered_features(program: Program) -> tuple[Param, ...]:
+    """Features in rows of edges: given in the graph's order, they are copied to the index's."""
+    return tuple(
+        param
+        for param in program.params
+        if param.role == "feature" and param.type.space is Space.EDGE
+    )
 
 
 def zero_without_edges(ops: Mapping[str, Op], name: str) -> bool:

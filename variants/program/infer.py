@@ -59,12 +59,8 @@ def infer(op: Op, types: Mapping[str, Type]) -> Type:
             if over not in (Space.NODE, Space.DST_PAIR):
                 raise ProgramError(f"no softmax over {over}: take node or dst_pair")
             return types[x]
-        case Count(space, group):
-            if space is Space.NODE:
-                return Type(Space.NODE)
-            if space is Space.DST_PAIR:
-                return Type(Space.DST_PAIR, (), group)
-            raise ProgramError(f"{space} has no edges to count: count per node or dst_pair")
+        case Count(space, group, end):
+            return _infer_count(space, group, end)
         case Einsum():
             return _infer_einsum(op, [types[name] for name in op.args])
         case Merge(parts):
@@ -158,6 +154,18 @@ def _infer_reduce(op: Reduce, x: Type) -> Type:
     _check_end(op.end, ends, f"reducing {x.space} to {op.space}")
     is_pair = op.space.is_edgewise and op.space is not Space.EDGE
     return Type(op.space, x.shape, x.group if is_pair else ALL_EDGES)
+
+
+def _infer_count(space: Space, group: str, end: End) -> Type:
+    match space, end:
+        case Space.NODE, End.SRC | End.DST:
+            return Type(Space.NODE)
+        case (Space.DST_PAIR, End.DST) | (Space.SRC_PAIR, End.SRC):
+            return Type(space, (), group)
+    raise ProgramError(
+        f"{space} has no edges to count at the end {end.name}: count per node or dst_pair, or by "
+        "SRC per node or src_pair"
+    )
 
 
 def _check_end(end: End, ends: tuple[End, ...], what: str) -> None:

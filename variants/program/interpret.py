@@ -214,8 +214,8 @@ class _Machine:
                 count = self._num_rows(Type(over, (), group))
                 index = self._take_index(over, Space.EDGE, End.DST, group)
                 return _softmax(known[x], index, count)
-            case Count(space, group):
-                index = self._take_index(space, Space.EDGE, End.DST, group)
+            case Count(space, group, end):
+                index = self._take_index(space, Space.EDGE, end, group)
                 count = self._num_rows(Type(space, (), group))
                 return torch.bincount(index, minlength=count).to(self._dtype)
             case Einsum(spec, args):

@@ -189,10 +189,14 @@ class Softmax:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many edges a node (in-edges) or a dst_pair has, as a float; row shape ()."""
+    """How many edges come in at a node or dst_pair, or go out at a node or src_pair (``SRC``).
+
+    As a float; row shape ().
+    """
 
     space: Space
     group: str = ALL_EDGES
+    end: End = End.DST
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +263,11 @@ Op = (
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """An input of the program: per-run ``feature`` or a ``weight`` of the layer."""
+    """An input of the program: per-run ``feature``, ``constant``, or a ``weight`` of the layer.
+
+    Features and constants have rows of nodes, or of edges in the graph's own order. Constants
+    depend on the graph alone: what is computed of them alone is computed once per graph.
+    """
 
     name: str
     type: Type

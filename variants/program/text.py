@@ -101,8 +101,9 @@ def show_op(op: Op) -> str:
             return f"{fn} {x} {space}{tail}"
         case Softmax(x, over):
             return f"softmax {x} {over}"
-        case Count(space, group):
-            return f"count {show_space(space, group)}"
+        case Count(space, group, end):
+            tail = " src" if end is End.SRC else ""
+            return f"count {show_space(space, group)}{tail}"
         case Einsum(spec, args):
             return f'einsum "{spec}" {" ".join(args)}'
         case Merge(parts):
@@ -246,7 +247,8 @@ class _Parser:
             case "softmax":
                 return Softmax(self._expect("name").text, self._whole_space())
             case "count":
-                return Count(*self._space())
+                space, group = self._space()
+                return Count(space, group, self._end() or End.DST)
             case "einsum":
                 spec = self._expect("string").text.strip('"')
                 return Einsum(spec, self._names())

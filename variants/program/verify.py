@@ -12,6 +12,8 @@ from hetune.variants.program.text import show_op, show_type
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = ("program", "return", "groups")
+ROLES = ("weight", "feature", "constant")
+"""What a parameter may be."""
 
 
 def verify(program: Program) -> None:
@@ -77,16 +79,18 @@ def _check_groups(program: Program) -> None:
 
 def _check_param(param: Param) -> None:
     where = f"parameter {param.name!r}"
-    if param.role not in ("weight", "feature"):
-        raise ProgramError(f"{where} has the role {param.role!r}: make it 'weight' or 'feature'")
+    if param.role not in ROLES:
+        raise ProgramError(f"{where} has the role {param.role!r}: take one of {', '.join(ROLES)}")
     space = param.type.space
     if param.role == "weight" and not space.is_weight:
         raise ProgramError(
             f"{where} is a weight in {space}: give it a type space (ntype, etype, shared), or make "
             "it a feature"
         )
-    if param.role == "feature" and space not in (Space.NODE, Space.EDGE):
-        raise ProgramError(f"{where} is a feature in {space}: features are given per node or edge")
+    if param.role != "weight" and space not in (Space.NODE, Space.EDGE):
+        raise ProgramError(
+            f"{where} is a {param.role} in {space}: {param.role}s are given per node or edge"
+        )
     if param.type.group != ALL_EDGES:
         raise ProgramError(
             f"{where} has the group {param.type.group!r}: parameters have rows for all; "

@@ -18,7 +18,8 @@ from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import InputError, VariantError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.frontend.autocast import Autocast, cast
-from hetune.variants.frontend.calls import Call, read_call, result_of, rows_of
+from hetune.variants.frontend.call import Call
+from hetune.variants.frontend.calls import read_call
 from hetune.variants.frontend.pyg_lazy import initialize
 from hetune.variants.frontend.type_order import NAME_TYPES, order_of
 from hetune.variants.frontend.wrapper import ModuleWrapper
@@ -185,7 +186,7 @@ class CompiledLayer(ModuleWrapper):
             prepared = self._prepare_run(args, kwargs)
             if isinstance(prepared, Unsupported):
                 return self._fall_back(original, prepared, args, kwargs, demands)
-            graph = self._graphs.graph_of(*prepared)
+            graph = self._graphs.graph_of(prepared[1])
             if (reason := prepared[0].graph_refusal(graph)) is not None:
                 return self._fall_back(original, Unsupported(reason), args, kwargs, demands)
             try:
@@ -197,7 +198,7 @@ class CompiledLayer(ModuleWrapper):
             rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, others)
             if out is None:
                 return rows
-            wanted = result_of(*prepared, graph, out.view(graph.num_nodes, -1))
+            wanted = prepared[1].result(graph, (out.view(graph.num_nodes, -1),))
             return fallback.copied_to(wanted, rows)
 
         if not global_hooks.are_registered():
@@ -213,32 +214,31 @@ class CompiledLayer(ModuleWrapper):
         variant: str | None,
         memory_limit: int | None,
         out: Tensor | None,
-    ) -> Tensor | dict[str, Tensor]:
-        rows, overflow = rows_of(adapter, call, graph).float(), Overflow()
-        dtypes = self._autocast.dtypes(adapter, call, rows.device) if out is None else torch.float32
-        with full_precision(rows.device.type):
+    ) -> Any:
+        inputs = {name: rows.float() for name, rows in call.inputs(graph).items()}
+        device, overflow = graph.device, Overflow()
+        dtypes = self._autocast.dtypes(adapter, call, device) if out is None else torch.float32
+        with full_precision(device.type):
             policy = self._policy.limited(memory_limit)
             chosen, tell = self._variant(graph, variant, policy)
             try:
                 plan = chosen.variant.plan
                 weights = self._weights.weights(plan, adapter, graph, call.edges)
-                start = now_on(rows.device, tell is not None)
-                given = rows, weights.tensors, out, overflow
+                start = now_on(device, tell is not None)
+                given = inputs, weights.tensors, out, overflow
                 result = self._runs.run(graph, chosen, policy, *given, is_timed=tell is not None)
                 if tell is not None:
-                    tell(now_on(rows.device, True) - start)
+                    tell(now_on(device, True) - start)
             except InputError:  # which is no variant's fault
                 raise
             except Exception:
                 if tell is not None:
                     tell(math.inf)
                 raise
-            if not weights.fit or (
-                overflow.happened and may_differ(result, (rows, *weights.tensors.values()))
-            ):
+            read = (*inputs.values(), *weights.tensors.values())
+            if not weights.fit or (overflow.happened and may_differ(result, read)):
                 raise OutgrownError(variant or chosen.variant.id)
-        result = result if result.dim() == 2 else result.flatten(1)
-        return cast(result_of(adapter, call, graph, result), dtypes)
+        return cast(call.result(graph, (result,)), dtypes)
 
     def run_module(self, x: Tensor, graph: HeteroGraph) -> Tensor:
         """What the original module gives for a call that a variant cannot be trusted with.
@@ -307,7 +307,7 @@ class CompiledLayer(ModuleWrapper):
     ) -> tuple[Adapter, Call, HeteroGraph]:
         prepared = self._prepare(args, kwargs)
         if not isinstance(prepared, Unsupported):
-            graph = self._graphs.graph_of(*prepared)
+            graph = self._graphs.graph_of(prepared[1])
             if (reason := prepared[0].graph_refusal(graph)) is None:
                 return *prepared, graph
             prepared = Unsupported(reason)

@@ -12,6 +12,7 @@ from hetune.variants.frontend.functions import dot, sigmoid, softmax
 from hetune.variants.frontend.trace import (
     Graph,
     Value,
+    constant,
     edge,
     etype,
     layer_program,
@@ -19,7 +20,7 @@ from hetune.variants.frontend.trace import (
     ntype,
     shared,
 )
-from hetune.variants.program.nodes import Program, Space
+from hetune.variants.program.nodes import End, Program, Space
 
 
 @layer_program
@@ -94,6 +95,15 @@ def reshaped_sum(g: Graph, x: Value, c: Value, w: Value, b: Value) -> Value:
     return rows.reshape(rows.type.width) + x
 
 
+@layer_program
+def with_constants(g: Graph, x: Value, s: Value, d: Value, c: Value, p: Value, w: Value) -> Value:
+    """Rows that depend on the graph alone, joined with others of it, at all ends."""
+    of_pair = 1 / g.count(g.src_pairs, End.SRC)
+    share = g.src(s) / g.src(g.count(end=End.SRC)) + c * of_pair.take(Space.EDGE)
+    sent = g.sum(share * (g.src(x) @ w)) + g.mean(c * (g.src(x + p) @ w))
+    return sent * (d + g.count())
+
+
 UNUSUAL: MappingProxyType[str, Program] = MappingProxyType(
     {
         "own degrees": own_degrees(x=node(4), w=etype(4, 3)),
@@ -119,6 +129,14 @@ UNUSUAL: MappingProxyType[str, Program] = MappingProxyType(
         ),
         "many axes": many_axes(
             x=node(4), c=edge(2), w=etype(4, 2, 3, 2), u=etype(4, 2), b=etype(2, 3, 2)
+        ),
+        "constants": with_constants(
+            x=node(4),
+            s=constant(node()),
+            d=constant(node()),
+            c=constant(edge()),
+            p=constant(node(4)),
+            w=etype(4, 3),
         ),
         "reshaped sum": reshaped_sum(x=node(6), c=edge(2), w=etype(6, 2, 3), b=shared(2, 3)),
     }
