@@ -13,7 +13,7 @@ from hetune.variants.frontend.adapter import Adapter, Unsupported, refusal
 from hetune.variants.frontend.call import Call
 from hetune.variants.frontend.edge_errors import check_edge_tensors
 from hetune.variants.frontend.pyg_lazy import is_uninitialized
-from hetune.variants.frontend.tracing.arguments import Arguments, read_arguments
+from hetune.variants.frontend.tracing.arguments import CallArguments, read_arguments
 from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.validate import parameters_of, validated, weights_of
@@ -75,7 +75,7 @@ def _state_refusal(module: Any) -> str | None:
 class _Reader:
     """Reads calls of a traced layer."""
 
-    def __init__(self, module: nn.Module, arguments: Arguments, traced: Traced) -> None:
+    def __init__(self, module: nn.Module, arguments: CallArguments, traced: Traced) -> None:
         self._module, self._key, self.traced = module, arguments.key, traced
         self._modes: dict[tuple[bool, ...], str | None] = {self._mode(): None}
         self.adapter = Adapter(
@@ -113,7 +113,7 @@ class _Reader:
             return Unsupported(reason)
         return _TracedCall(self, self._module, arguments)
 
-    def _mode_refusal(self, arguments: Arguments) -> str | None:
+    def _mode_refusal(self, arguments: CallArguments) -> str | None:
         """Why the layer computes something else in the mode that it is in now."""
         try:
             now = validated(self._module, arguments)
@@ -124,8 +124,8 @@ class _Reader:
         return None
 
 
-def _shown(key: tuple[object, ...]) -> str:
-    return ", ".join(f"{name}: {kind}" for name, kind in key)  # type: ignore[misc]
+def _shown(key: tuple[tuple[str, object], ...]) -> str:
+    return ", ".join(f"{name}: {kind}" for name, kind in key)
 
 
 def _graph_refusal(module: object, graph: HeteroGraph) -> str | None:
@@ -138,7 +138,7 @@ class _TracedCall(Call):
 
     __slots__ = ("_arguments", "_module", "_reader")
 
-    def __init__(self, reader: _Reader, module: nn.Module, arguments: Arguments) -> None:
+    def __init__(self, reader: _Reader, module: nn.Module, arguments: CallArguments) -> None:
         self._reader, self._module, self._arguments = reader, module, arguments
 
     @property

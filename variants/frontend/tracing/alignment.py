@@ -35,11 +35,11 @@ class Aligned:
 
 def align(recorder: Recorder, operands: Sequence[Tensor], shape: Shape) -> Aligned:
     """Operands of a function whose result has a shape; one of them at least has rows."""
-    axes = {t.meaning.axis - t.dim() for t in operands if is_rows(t)}
+    axes = {rows_of(t).axis - t.dim() for t in operands if is_rows(t)}
     if len(axes) != 1:
         raise NotTraceable("rows of two tensors lie on different axes: only equal ones join")
     axis = axes.pop() + len(shape)
-    spaces = {recorder.types[t.meaning.name].space for t in operands if is_rows(t)}
+    spaces = {recorder.types[rows_of(t).name].space for t in operands if is_rows(t)}
     if len(spaces) != 1:
         raise NotTraceable("rows of nodes meet rows of edges: index them by an end of the edges")
     space = spaces.pop()
@@ -69,6 +69,13 @@ def _without(shape: Shape, axis: int) -> Shape:
 def is_rows(tensor: object) -> bool:
     """Whether a tensor has a row for each node or edge, as a value of the program."""
     return isinstance(tensor, Symbol) and isinstance(tensor.meaning, Rows)
+
+
+def rows_of(tensor: object) -> Rows:
+    """What a symbol with rows is."""
+    if not isinstance(tensor, Symbol) or not isinstance(tensor.meaning, Rows):
+        raise NotTraceable("an operand has no rows of nodes or edges")
+    return tensor.meaning
 
 
 def rows_named(recorder: Recorder, tensor: Tensor, space: Space, axis: int) -> str:
@@ -134,7 +141,9 @@ def _fitted(recorder: Recorder, name: str, row: Shape, whole: Shape) -> str:
         return name
     lead = next(i for i, extent in enumerate(row) if extent != 1)
     if row[lead:] != target[lead:]:
-        raise NotTraceable(f"rows of {list(row)} are broadcast to {list(target)}: only leading axes")
+        raise NotTraceable(
+            f"rows of {list(row)} are broadcast to {list(target)}: only leading axes"
+        )
     return _led(recorder, name, target[:lead], row[lead:])
 
 

@@ -16,7 +16,7 @@ from hetune.variants.frontend.adapter import Unsupported, is_wrapper
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Arguments:
+class CallArguments:
     """A call's arguments by name.
 
     Features of nodes may change with every call. All else is of the graph: what a layer computes
@@ -49,7 +49,7 @@ class Arguments:
         return tuple(value for value in others if isinstance(value, Tensor))
 
     @property
-    def key(self) -> tuple[object, ...]:
+    def key(self) -> tuple[tuple[str, object], ...]:
         """Equal for calls that one program may compute, whatever their graphs."""
         return tuple((name, self._kind(name)) for name in self.values)
 
@@ -63,8 +63,8 @@ class Arguments:
             return "edges"
         return value.dtype, value.dim(), value.shape[1:]
 
-    def drawn(self, random: torch.Generator, num_nodes: int) -> Arguments:
-        """Arguments of the same kinds on a random graph, floats in float64.
+    def drawn(self, random: torch.Generator, num_nodes: int) -> CallArguments:
+        """CallArguments of the same kinds on a random graph, floats in float64.
 
         Some nodes have no edges; some edges are loops, and some are there twice.
         """
@@ -99,12 +99,12 @@ class Arguments:
             else value
             for name, value in self.values.items()
         }
-        return Arguments(values, self.features, self.edges)
+        return CallArguments(values, self.features, self.edges)
 
 
 def read_arguments(
     module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Arguments | Unsupported:
+) -> CallArguments | Unsupported:
     """A call's arguments as the layer's own forward binds them.
 
     Raises:
@@ -129,7 +129,7 @@ def read_arguments(
     features = _features(values)
     if not features:
         return Unsupported("there are no features of nodes among the arguments, float32 [N, width]")
-    return Arguments(values, features, edges[0])
+    return CallArguments(values, features, edges[0])
 
 
 def _features(values: Mapping[str, Any]) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hetune.variants.frontend.tracing.alignment import Shape, align, is_rows
-from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
+from hetune.variants.frontend.tracing.alignment import Shape, align, is_rows, rows_of
+from hetune.variants.frontend.tracing.interpreter import Interpreter, handles, words
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.symbols import Rows, Symbol
 from hetune.variants.program.nodes import Map, Reshape
@@ -23,14 +23,6 @@ def unary(at: Interpreter, x: Tensor, fn: str, const: float | None = None) -> Ro
     if const is not None and not math.isfinite(const):
         raise NotTraceable(f"{fn} with the number {const}")
     return Rows(at.recorder.emit(Map(fn, (meaning.name,), const), fn), meaning.axis)
-
-
-def rows_of(x: object) -> Rows:
-    """What a symbol with rows is."""
-    if not is_rows(x):
-        raise NotTraceable("an operand has no rows of nodes or edges")
-    meaning: Rows = x.meaning  # type: ignore[attr-defined]
-    return meaning
 
 
 def binary(at: Interpreter, shape: Shape, fn: str, *operands: Tensor) -> Rows:
@@ -203,7 +195,7 @@ def _register(name: str, fn: str) -> None:
     handles(name)(handler)
 
 
-for _name in "relu exp sigmoid tanh reciprocal abs sqrt rsqrt log silu sin cos square".split():
+for _name in words("relu exp sigmoid tanh reciprocal abs sqrt rsqrt log silu sin cos square"):
     _register(_name, _name)
 _register("absolute", "abs")
 _register("__abs__", "abs")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hetune.variants.frontend.tracing.alignment import Shape, is_rows
-from hetune.variants.frontend.tracing.arithmetic import rows_of
+from hetune.variants.frontend.tracing.alignment import Shape, is_rows, rows_of
 from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.symbols import Rows
@@ -127,5 +126,3 @@ def _edge_rows(at: Interpreter, src: Tensor, shape: Shape) -> Rows:
     if tuple(src.shape) == shape:
         return rows_of(src)
     return rows_of(src.expand(shape))
-
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,19 +20,20 @@ from hetune.variants.frontend.tracing.symbols import (
     symbol,
     symbols_in,
 )
-from hetune.variants.program.nodes import Space
 
 Handler = Callable[..., Any]
 """Of (interpreter, shape of the result, the function's arguments): a `Rows`, or several."""
+
+_Handler = TypeVar("_Handler", bound=Handler)
 
 HANDLERS: dict[str, Handler] = {}
 """By the name of a torch function or method."""
 
 
-def handles(*names: str) -> Callable[[Handler], Handler]:
+def handles(*names: str) -> Callable[[_Handler], _Handler]:
     """Decorator: a function of symbols with rows that a program has."""
 
-    def add(handler: Handler) -> Handler:
+    def add(handler: _Handler) -> _Handler:
         HANDLERS.update(dict.fromkeys(names, handler))
         return handler
 
@@ -52,6 +53,7 @@ class Interpreter:
     def __call__(
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
+        """What a torch function of symbols gives."""
         name = func.__name__
         if name == "__get__":
             return self._attribute(func, args[0])
@@ -88,7 +90,9 @@ class Interpreter:
         if name in ("grad", "grad_fn", "_base"):
             return None
         if name not in _ATTRIBUTES:
-            raise NotTraceable(f"the attribute {name} of a tensor that depends on inputs is unknown")
+            raise NotTraceable(
+                f"the attribute {name} of a tensor that depends on inputs is unknown"
+            )
         with torch._C.DisableTorchFunctionSubclass():
             return func(of)
 
@@ -125,7 +129,9 @@ class Interpreter:
         if not spaces:
             return arg
         if len(spaces) > 1:
-            raise NotTraceable("there are as many nodes as edges: which of them rows are is unclear")
+            raise NotTraceable(
+                "there are as many nodes as edges: which of them rows are is unclear"
+            )
         rows = arg.reshape(len(arg), *squeezed(arg.shape[1:]))
         name = self.recorder.constant(rows, spaces[0])
         return self.symbol(Rows(name, 0), arg)
@@ -134,16 +140,24 @@ class Interpreter:
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
         found = _on_meta(func, args, kwargs)
-        plain = replaced(args, _meaning), dict(
-            zip(kwargs, replaced(list(kwargs.values()), _meaning), strict=True)
+        plain = (
+            replaced(args, _meaning),
+            dict(zip(kwargs, replaced(list(kwargs.values()), _meaning), strict=True)),
         )
         if isinstance(found, Tensor):
             return self.symbol(called(func, *plain), found)
         if isinstance(found, list | tuple) and all(isinstance(part, Tensor) for part in found):
-            return type(found)(
-                [self.symbol(called(func, *plain, item=i), part) for i, part in enumerate(found)]
-            ) if type(found) in (list, tuple) else tuple(
-                self.symbol(called(func, *plain, item=i), part) for i, part in enumerate(found)
+            return (
+                type(found)(
+                    [
+                        self.symbol(called(func, *plain, item=i), part)
+                        for i, part in enumerate(found)
+                    ]
+                )
+                if type(found) in (list, tuple)
+                else tuple(
+                    self.symbol(called(func, *plain, item=i), part) for i, part in enumerate(found)
+                )
             )
         raise NotTraceable(f"{func.__name__} of parameters gives a {type(found).__name__}")
 
@@ -223,19 +237,26 @@ _LIKE: dict[str, Callable[..., Tensor]] = {
 }
 """Functions that read a tensor's shape and dtype only."""
 
-_PLAIN = frozenset(
-    "size dim numel nelement element_size is_floating_point is_complex is_contiguous stride "
-    "storage_offset get_device __len__ ndimension is_inference is_neg is_conj "
-    "has_names is_same_size __hash__ requires_grad_ is_signed".split()
-)
-_ATTRIBUTES = frozenset(
-    "shape dtype device layout ndim is_cuda is_cpu is_sparse is_quantized is_meta is_mkldnn "
-    "requires_grad is_leaf is_nested is_sparse_csr is_xpu is_mps names itemsize".split()
-)
-_IN_PLACE_BASES = frozenset(("scatter_add_", "scatter_reduce_", "index_add_", "index_reduce_"))
-_REFUSED = {
-    name: "Python needs the number of a tensor that depends on inputs"
-    for name in "__bool__ item tolist __int__ __float__ __index__ nonzero __contains__ "
-    "equal allclose numpy __array__ unique".split()
-}
 
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+_PLAIN = words(
+    "size dim numel nelement element_size is_floating_point is_complex is_contiguous stride "
+    "storage_offset get_device __len__ ndimension is_inference is_neg is_conj has_names "
+    "is_same_size __hash__ is_signed"
+)
+_ATTRIBUTES = words(
+    "shape dtype device layout ndim is_cuda is_cpu is_sparse is_quantized is_meta is_mkldnn "
+    "requires_grad is_leaf is_nested is_sparse_csr is_xpu is_mps names itemsize"
+)
+_IN_PLACE_BASES = words("scatter_add_ scatter_reduce_ index_add_ index_reduce_")
+_REFUSED = dict.fromkeys(
+    words(
+        "__bool__ item tolist __int__ __float__ __index__ nonzero __contains__ equal allclose "
+        "numpy __array__ unique"
+    ),
+    "Python needs the number of a tensor that depends on inputs",
+)

@@ -141,9 +141,7 @@ def _traced(name: str, recorder: Recorder, result: Any) -> Traced:
         raise NotTraceable(str(error)) from None
     ends = [*recorder.ends, recorder.ends[0]][:2]
     src, dst = reversed(ends) if recorder.is_swapped() else ends
-    return Traced(
-        program, shape, weights, constants, src, dst, recorder.counts[Space.NODE]
-    )
+    return Traced(program, shape, weights, constants, src, dst, recorder.counts[Space.NODE])
 
 
-CONSTANT = "feature"
+CONSTANT = "constant"

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from hetune.variants.frontend.tracing.alignment import Shape, is_rows, row_shape, squeezed
-from hetune.variants.frontend.tracing.arithmetic import rows_of
+from hetune.variants.frontend.tracing.alignment import Shape, is_rows, row_shape, rows_of, squeezed
 from hetune.variants.frontend.tracing.expressions import Expression, called, fixed
 from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
@@ -151,12 +150,13 @@ def _norm(
 ) -> Rows:
     order = kwargs.get("ord", p)
     order = 2 if order in (None, "fro") else order
+    axes: Any = dim
     if order == 2:
-        return rows_of((x * x).sum(dim, keepdim).sqrt())
+        return rows_of((x * x).sum(axes, keepdim).sqrt())
     if order == 1:
-        return rows_of(x.abs().sum(dim, keepdim))
+        return rows_of(x.abs().sum(axes, keepdim))
     if order == math.inf:
-        return rows_of(x.abs().amax(dim, keepdim))  # type: ignore[arg-type]
+        return rows_of(x.abs().amax(axes, keepdim))
     raise NotTraceable(f"the norm of order {order}: 1, 2 and inf compile")
 
 
@@ -215,5 +215,3 @@ def _batch_norm(
 @handles("prelu")
 def _prelu(at: Interpreter, shape: Shape, input: Tensor, weight: Tensor) -> Rows:
     return rows_of(functional.relu(input) - weight * functional.relu(-input))
-
-

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -20,7 +19,7 @@ class Recorder:
     """Values of a program, what they are made of, and the edges that they belong to.
 
     Attributes:
-        counts: Rows of nodes and of edges of the graph that is traced on; of edges None until known.
+        counts: Rows of nodes, and of edges as soon as some are met.
         types: Of all values by name.
         lets: The values, in order, none twice.
         features: Names of the features.
@@ -50,7 +49,7 @@ class Recorder:
     def weight(self, expression: Expression, shape: tuple[int, ...]) -> str:
         """The shared weight of this value."""
         if any(extent < 1 for extent in shape):
-            raise NotTraceable(f"a weight has the shape {list(shape)}: it needs an element at least")
+            raise NotTraceable(f"a weight of shape {list(shape)} has no elements")
         found = self._weight_names.get(expression.key)
         if found is None:
             found = self._new_name(expression.hint)
@@ -138,5 +137,3 @@ def _is_same_index(one: Tensor, other: Tensor) -> bool:
     if one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr():
         return one.storage_offset() == other.storage_offset() and one.stride() == other.stride()
     return bool(torch.equal(one, other))
-
-

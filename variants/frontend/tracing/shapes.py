@@ -9,8 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hetune.variants.frontend.tracing.alignment import Shape, align, is_rows, row_shape, squeezed
-from hetune.variants.frontend.tracing.arithmetic import as_symbol, binary, rows_of
+from hetune.variants.frontend.tracing.alignment import (
+    Shape,
+    align,
+    is_rows,
+    row_shape,
+    rows_of,
+    squeezed,
+)
+from hetune.variants.frontend.tracing.arithmetic import as_symbol, binary
 from hetune.variants.frontend.tracing.edges import gathered
 from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
@@ -113,7 +120,9 @@ def _stack(at: Interpreter, shape: Shape, tensors: Sequence[Tensor], dim: int = 
 
 
 @handles("chunk", "split", "unbind", "tensor_split", "split_with_sizes")
-def _parts(at: Interpreter, shapes: list[Shape], x: Tensor, *args: Any, **kwargs: Any) -> list[Rows]:
+def _parts(
+    at: Interpreter, shapes: list[Shape], x: Tensor, *args: Any, **kwargs: Any
+) -> list[Rows]:
     dim = kwargs.get("dim", args[-1] if len(args) > 1 else 0)
     if len(shapes[0]) < x.dim():  # unbind
         dim = kwargs.get("dim", args[0] if args else 0)
@@ -127,9 +136,7 @@ def _parts(at: Interpreter, shapes: list[Shape], x: Tensor, *args: Any, **kwargs
 
 
 @handles("narrow")
-def _narrow(
-    at: Interpreter, shape: Shape, x: Tensor, dim: int, start: int, length: int
-) -> Rows:
+def _narrow(at: Interpreter, shape: Shape, x: Tensor, dim: int, start: int, length: int) -> Rows:
     dim = dim + len(shape) if dim < 0 else dim
     return _sliced(at, x, dim, start, length)[0]
 

@@ -36,8 +36,9 @@ def with_softmaxes(lets: list[Let]) -> list[Let]:
     """Values where shifted exponentials over their sums are softmaxes."""
     ops = {let.name: let.op for let in lets}
     return [
-        let if (score := _score(let.op, ops.get)) is None else
-        replace(let, op=Softmax(score, Space.NODE))
+        let
+        if (score := _score(let.op, ops.get)) is None
+        else replace(let, op=Softmax(score, Space.NODE))
         for let in lets
     ]
 

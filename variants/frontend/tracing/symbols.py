@@ -52,7 +52,7 @@ class Symbol(Tensor):
         return symbol.interpreter(func, args, kwargs or {})
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls,
         func: Callable[..., Any],
         types: object,
@@ -75,7 +75,7 @@ def symbol(
 ) -> Symbol:
     """A new symbol."""
     with torch._C.DisableTorchFunctionSubclass():
-        made: Symbol = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made: Symbol = torch.Tensor._make_wrapper_subclass(
             Symbol, shape, dtype=dtype, device=device
         )
     made.meaning, made.interpreter = meaning, interpreter

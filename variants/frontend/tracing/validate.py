@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hetune.variants.frontend.tracing.arguments import Arguments
+from hetune.variants.frontend.tracing.arguments import CallArguments
 from hetune.variants.frontend.tracing.expressions import evaluate
 from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
@@ -24,7 +24,7 @@ _TOLERANCE = 1e-9
 """Largest error relative to the largest element, in float64."""
 
 
-def validated(module: nn.Module, arguments: Arguments) -> Traced:
+def validated(module: nn.Module, arguments: CallArguments) -> Traced:
     """The program of a layer, confirmed on random graphs with loops, double edges and lone nodes.
 
     Args:
@@ -75,13 +75,11 @@ def _num_nodes(module: nn.Module, i: int) -> int:
     return [n for n in range(17, 17 + len(widths) + _GRAPHS + 1) if n not in widths][i]
 
 
-def _compare(twin: nn.Module, traced: Traced, drawn: Arguments) -> None:
+def _compare(twin: nn.Module, traced: Traced, drawn: CallArguments) -> None:
     with torch.no_grad():
         expected = copy.deepcopy(twin)(**drawn.values)
         etype = torch.zeros_like(traced.src)
-        graph = HeteroGraph(
-            traced.src, traced.dst, etype, num_nodes=drawn.num_nodes, num_etypes=1
-        )
+        graph = HeteroGraph(traced.src, traced.dst, etype, num_nodes=drawn.num_nodes, num_etypes=1)
         values = {name: drawn.values[name] for name in drawn.features}
         values |= {name: rows.double() for name, rows in traced.constants.items()}
         values |= weights_of(traced, parameters_of(twin))
