@@ -28,13 +28,17 @@ class GraphCache:
     A graph is used again only for the very same tensors, unchanged since: identity by weak
     reference, content by torch's write counter. It goes when one of them does. Tensors made in
     inference mode have no counter and are told apart by a digest of their content.
+
+    Args:
+        shared: A cache that has the same graphs, for as long as it lives.
     """
 
-    def __init__(self) -> None:
-        self._graphs: OrderedDict[_Key, _Entry] = OrderedDict()
+    def __init__(self, shared: GraphCache | None = None) -> None:
+        self._shared = shared
+        self._graphs: OrderedDict[_Key, _Entry] = shared._graphs if shared else OrderedDict()
         self._met: OrderedDict[_Key, tuple[weakref.ref[Tensor], ...]] = OrderedDict()
         # A tensor may die, and take its graph along, while this thread holds the lock.
-        self._lock = threading.RLock()
+        self._lock: threading.RLock = shared._lock if shared else threading.RLock()
 
     def graph(
         self,
@@ -97,7 +101,7 @@ class GraphCache:
 
     def _forgetting(self, key: _Key) -> Callable[[weakref.ref[Tensor]], None]:
         """What to do when a tensor of this key dies."""
-        cache = weakref.ref(self)
+        cache = weakref.ref(self._shared or self)
 
         def forget(reference: weakref.ref[Tensor]) -> None:
             self = cache()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -72,11 +73,21 @@ def _state_refusal(module: Any) -> str | None:
     return None
 
 
+_NUMBERS = itertools.count()
+
+
 class _Reader:
-    """Reads calls of a traced layer."""
+    """Reads calls of a traced layer.
+
+    Attributes:
+        traced: What it computes.
+        adapter: What it is to the rest of hetune.
+        number: No other reader has it.
+    """
 
     def __init__(self, module: nn.Module, arguments: CallArguments, traced: Traced) -> None:
         self._module, self._key, self.traced = module, arguments.key, traced
+        self.number = next(_NUMBERS)
         self._modes: dict[tuple[bool, ...], str | None] = {self._mode(): None}
         self.adapter = Adapter(
             module,
@@ -160,7 +171,7 @@ class _TracedCall(Call):
     @property
     def others(self) -> tuple[object, ...]:
         """The number of nodes, and whose constants are kept with the graph."""
-        return self._arguments.num_nodes, id(self._reader)
+        return self._arguments.num_nodes, self._reader.number
 
     def graph(self) -> HeteroGraph:
         """The edges that messages go along, after the layer has added or removed some."""
