@@ -7,8 +7,8 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from hetune.variants.frontend import pyg
 from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported, refusal
+from hetune.variants.frontend.message_passing import adapt_call, is_message_passing
 from hetune.variants.frontend.nn import HGT, FlatLayer, RelationalLayer
-from hetune.variants.frontend.tracing.adapt import adapt_call, is_message_passing
 from hetune.variants.frontend.type_order import named_for
 from hetune.variants.frontend.wrapper import unwrapped
 from hetune.variants.graph.vocabulary import Vocabulary

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.errors import InputError
-from hetune.variants.frontend.adapter import Unsupported, is_wrapper
+from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,11 +104,12 @@ class CallArguments:
 
 def read_arguments(
     module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> CallArguments | Unsupported:
+) -> CallArguments:
     """A call's arguments as the layer's own forward binds them.
 
     Raises:
         InputError: It takes no such arguments.
+        NotTraceable: No program takes such arguments.
     """
     signature = _signature(type(module).forward)
     try:
@@ -119,16 +120,15 @@ def read_arguments(
     values = {name: _plain(value) for name, value in bound.items() if value is not None}
     for name, value in values.items():
         if isinstance(value, Tensor):
-            if (reason := _refusal(name, value)) is not None:
-                return Unsupported(reason)
+            _check(name, value)
         elif not isinstance(value, bool | int | float | str):
-            return Unsupported(f"{name} is a {type(value).__name__}: tensors and numbers compile")
+            raise NotTraceable(f"{name} is a {type(value).__name__}: tensors and numbers compile")
     edges = [name for name, value in values.items() if _are_edges(value)]
     if not edges:
-        return Unsupported("there are no edges among the arguments, int64 [2, E]")
+        raise NotTraceable("there are no edges among the arguments, int64 [2, E]")
     features = _features(values)
     if not features:
-        return Unsupported("there are no features of nodes among the arguments, float32 [N, width]")
+        raise NotTraceable("there are no features of nodes among the arguments, float32 [N, width]")
     return CallArguments(values, features, edges[0])
 
 
@@ -155,14 +155,12 @@ def _plain(value: object) -> object:
     return value.as_tensor() if is_wrapped else value  # type: ignore[attr-defined]
 
 
-def _refusal(name: str, value: Tensor) -> str | None:
+def _check(name: str, value: Tensor) -> None:
     if value.layout is not torch.strided or value.is_nested:
-        return f"{name} is a sparse or nested tensor: strided tensors compile"
+        raise NotTraceable(f"{name} is a sparse or nested tensor: strided tensors compile")
     if value.is_floating_point() and value.dtype is not torch.float32:
-        return f"{name} is {str(value.dtype).removeprefix('torch.')}: float32 compiles"
-    if is_wrapper(value):
-        return f"{name} is a {type(value).__name__}, which has no memory that kernels could read"
-    return None
+        dtype = str(value.dtype).removeprefix("torch.")
+        raise NotTraceable(f"{name} is {dtype}: float32 compiles")
 
 
 def _are_edges(value: object) -> bool:

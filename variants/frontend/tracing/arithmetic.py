@@ -279,8 +279,25 @@ _comparison(("ge", "__ge__", "greater_equal"), False, True)
 _comparison(("le", "__le__", "less_equal"), True, True)
 
 
+@handles("eq", "__eq__")
+def _eq(at: Interpreter, shape: Shape, x: Tensor, y: Operand) -> Rows:
+    """Where roots are infinite: `masked_fill` puts 0 there."""
+    found = rows_of(x)
+    root = next((let.op for let in at.recorder.lets if let.name == found.name), None)
+    if y != math.inf or not isinstance(root, Map) or root.fn != "rsqrt":
+        raise NotTraceable("rows are compared for equality: compare with > or <")
+    positive = Rows(at.recorder.emit(Map("step", root.args), "step"), found.axis)
+    return then(at, positive, shape, "one_minus")
+
+
 @handles("masked_fill")
 def _masked_fill(at: Interpreter, shape: Shape, x: Tensor, mask: Tensor, value: float) -> Rows:
+    ops = {let.name: let.op for let in at.recorder.lets}
+    root = ops.get(rows_of(x).name) if is_rows(x) else None
+    if isinstance(root, Map) and root.fn == "rsqrt" and value == 0 and is_rows(mask):
+        match ops.get(rows_of(mask).name):
+            case Map("one_minus", (step,)) if ops.get(step) == Map("step", root.args):
+                return Rows(at.recorder.emit(Map("rsqrt0", root.args), "rsqrt0"), rows_of(x).axis)
     return _where(at, shape, mask, value, x)
 
 

@@ -47,8 +47,8 @@ class Interpreter:
         recorder: The program so far.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
+    def __init__(self, recorder: Recorder, num_edges: int) -> None:
+        self.recorder, self._num_edges = recorder, num_edges
 
     def __call__(
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -125,13 +125,15 @@ class Interpreter:
         if not arg.is_floating_point() or any(map(is_rows, symbols_in(others))):
             return arg
         counts = self.recorder.counts
-        spaces = [space for space, count in counts.items() if arg.shape[0] == count]
+        known = {Space.EDGE: self._num_edges, **counts}
+        spaces = [space for space, count in known.items() if arg.shape[0] == count]
         if not spaces:
             return arg
         if len(spaces) > 1:
             raise NotTraceable(
                 "there are as many nodes as edges: which of them rows are is unclear"
             )
+        counts.setdefault(spaces[0], len(arg))
         rows = arg.reshape(len(arg), *squeezed(arg.shape[1:]))
         name = self.recorder.constant(rows, spaces[0])
         return self.symbol(Rows(name, 0), arg)
@@ -167,7 +169,10 @@ class Interpreter:
         handler = HANDLERS.get(name)
         if handler is None:
             raise NotTraceable(f"the function {name} has no meaning in a program")
-        expected = _on_meta(func, args, kwargs)
+        try:
+            expected = _on_meta(func, args, kwargs)
+        except NotImplementedError:  # a shape that depends on numbers
+            raise NotTraceable("a mask takes some of the rows: multiply by the mask") from None
         if isinstance(expected, Tensor):
             try:
                 found = handler(self, tuple(expected.shape), *args, **kwargs)

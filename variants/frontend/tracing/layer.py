@@ -54,7 +54,11 @@ class Traced:
 
 
 def trace(
-    module: nn.Module, arguments: Mapping[str, Any], features: Collection[str], num_nodes: int
+    module: nn.Module,
+    arguments: Mapping[str, Any],
+    features: Collection[str],
+    num_nodes: int,
+    num_edges: int,
 ) -> Traced:
     """Runs a layer's forward on symbols.
 
@@ -63,12 +67,13 @@ def trace(
         arguments: Of the call, by name.
         features: Names of those that are features of nodes, float [N, *row shape].
         num_nodes: N.
+        num_edges: Of the arguments; the layer may add edges and remove some.
 
     Raises:
         NotTraceable: It is no program; says why and where.
     """
     recorder = Recorder(num_nodes)
-    interpreter = Interpreter(recorder)
+    interpreter = Interpreter(recorder, num_edges)
     given = dict(arguments)
     for name in features:
         value = arguments[name]

@@ -212,6 +212,28 @@ def _batch_norm(
     return rows_of(input * factor + term)
 
 
+@handles("gru_cell")
+def _gru_cell(
+    at: Interpreter,
+    shape: Shape,
+    input: Tensor,
+    hx: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None,
+) -> Rows:
+    def gates(x: Tensor, w: Tensor, b: Tensor | None) -> list[Tensor]:
+        terms: Sequence[Tensor | None] = [None] * 3 if b is None else b.chunk(3)
+        return [functional.linear(x, *gate) for gate in zip(w.chunk(3), terms, strict=True)]
+
+    reset_x, update_x, new_x = gates(input, w_ih, b_ih)
+    reset_h, update_h, new_h = gates(hx, w_hh, b_hh)
+    update = torch.sigmoid(update_x + update_h)
+    new = torch.tanh(new_x + torch.sigmoid(reset_x + reset_h) * new_h)
+    return rows_of(new + update * (hx - new))
+
+
 @handles("prelu")
 def _prelu(at: Interpreter, shape: Shape, input: Tensor, weight: Tensor) -> Rows:
     return rows_of(functional.relu(input) - weight * functional.relu(-input))

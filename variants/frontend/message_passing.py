@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.errors import GraphError
-from hetune.variants.frontend.adapter import Adapter, Unsupported, refusal
+from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper, refusal
 from hetune.variants.frontend.call import Call
 from hetune.variants.frontend.edge_errors import check_edge_tensors
 from hetune.variants.frontend.pyg_lazy import is_uninitialized
@@ -50,7 +50,7 @@ def adapt_call(
     """
     if (reason := _state_refusal(module) or refusal(module)) is not None:
         return Unsupported(reason)
-    arguments = read_arguments(module, args, kwargs)
+    arguments = _arguments(module, args, kwargs)
     if isinstance(arguments, Unsupported):
         return arguments
     if is_uninitialized(module):
@@ -63,6 +63,20 @@ def adapt_call(
     if (reason := limitation(traced.program)) is not None:
         return Unsupported(reason)
     return _Reader(module, arguments, traced).adapter
+
+
+def _arguments(
+    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> CallArguments | Unsupported:
+    try:
+        found = read_arguments(module, args, kwargs)
+    except NotTraceable as error:
+        return Unsupported(str(error))
+    for name, value in found.values.items():
+        if isinstance(value, Tensor) and is_wrapper(value):
+            kind = type(value).__name__
+            return Unsupported(f"{name} is a {kind}, which has no memory that kernels could read")
+    return found
 
 
 def _state_refusal(module: Any) -> str | None:
@@ -109,7 +123,7 @@ class _Reader:
         return {name: w.float() for name, w in weights_of(self.traced, exact).items()}
 
     def _read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | Unsupported:
-        arguments = read_arguments(self._module, args, kwargs)
+        arguments = _arguments(self._module, args, kwargs)
         if isinstance(arguments, Unsupported):
             return arguments
         if arguments.key != self._key:
@@ -202,7 +216,7 @@ class _TracedCall(Call):
         a = self._arguments
         if a.num_edges == 0:
             raise NotTraceable("the graph has no edges")
-        found = trace(self._module, a.values, a.features, a.num_nodes)
+        found = trace(self._module, a.values, a.features, a.num_nodes, a.num_edges)
         if found.key != self._reader.traced.key:
             raise NotTraceable("its program depends on the graph: branch on options alone")
         return found
