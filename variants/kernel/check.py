@@ -8,14 +8,8 @@ import re
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import Rows, Stmt
 from hetune.variants.kernel.text import show_rows, show_statement, show_type
-from hetune.variants.program.functions import MAP_ARITY
+from hetune.variants.program.functions import MAP_ARITY, WITH_CONSTANT
 from hetune.variants.program.nodes import End, Space, Type
-
-APPLY_ARITY = {**MAP_ARITY, "max": 2}
-"""The functions of `Apply` and how many arguments each takes."""
-
-WITH_CONSTANT = frozenset({"leaky_relu", "scale"})
-"""The functions that need a constant; no other takes one."""
 
 OPERAND_FUNCTIONS = frozenset(fn for fn, arity in MAP_ARITY.items() if arity == 1) - {
     "reciprocal",
@@ -64,10 +58,10 @@ class Check:
         self, fn: str, arguments: int, const: float | None, statement: Stmt | None = None
     ) -> None:
         """There is such a function of so many arguments, with a constant or without."""
-        arity = APPLY_ARITY.get(fn)
+        arity = MAP_ARITY.get(fn)
         if arity is None:
             raise self.error(
-                f"there is no function {fn!r}: use one of {', '.join(APPLY_ARITY)}", statement
+                f"there is no function {fn!r}: use one of {', '.join(MAP_ARITY)}", statement
             )
         if arguments != arity:
             raise self.error(f"{fn} takes {arity} arguments, not {arguments}", statement)

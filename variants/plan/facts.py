@@ -19,6 +19,14 @@ from hetune.variants.program.nodes import (
     operands,
 )
 
+_ZERO_OF_ZERO = frozenset(
+    {
+        "relu", "gelu", "leaky_relu", "scale", "tanh", "silu", "elu", "sin", "abs", "sqrt",
+        "rsqrt0", "square", "step",
+    }
+)  # fmt: skip
+"""Functions of `Map` that are 0 at 0."""
+
 
 def constants(program: Program) -> list[Let]:
     """Values that depend on the graph alone: on its counts, and on constants that are given."""
@@ -52,8 +60,10 @@ def zero_without_edges(ops: Mapping[str, Op], name: str) -> bool:
     match ops.get(name):
         case Reduce(space=Space.NODE):
             return True
-        case Reshape(x=x) | Map(fn="relu" | "gelu" | "leaky_relu" | "scale" | "tanh", args=(x,)):
+        case Reshape(x=x):
             return zero_without_edges(ops, x)
-        case Map(fn="add" | "sub" | "mul", args=args):
+        case Map(fn=fn, args=(x,)) if fn in _ZERO_OF_ZERO:
+            return zero_without_edges(ops, x)
+        case Map(fn="add" | "sub" | "mul" | "maximum" | "minimum", args=args):
             return all(zero_without_edges(ops, arg) for arg in args)  # 0 * inf is no number
     return False

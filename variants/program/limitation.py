@@ -7,7 +7,6 @@ from hetune.variants.program.nodes import (
     End,
     Fold,
     Let,
-    Map,
     Program,
     Reduce,
     Slice,
@@ -15,14 +14,6 @@ from hetune.variants.program.nodes import (
     Take,
     Type,
 )
-
-_FUNCTIONS = frozenset(
-    {
-        "add", "sub", "mul", "div", "outer", "leaky_relu", "scale", "relu", "gelu", "exp",
-        "sigmoid", "tanh", "reciprocal", "one_minus",
-    }
-)  # fmt: skip
-"""What kernels compute of `functions.MAP_ARITY`."""
 
 
 def limitation(program: Program) -> str | None:
@@ -41,8 +32,6 @@ def _limitation(let: Let, types: dict[str, Type]) -> str | None:
     if let.type.space.is_weight and not isinstance(let.op, Reduce | Take):
         return None  # computed once per set of parameters, by the interpreter
     match let.op:
-        case Map(fn=fn) if fn not in _FUNCTIONS:
-            return f"{let.name} is a {fn} of rows that are no weights"
         case Fold() | Concat() | Slice() as op:
             return f"{let.name} is a {type(op).__name__.lower()} of rows that are no weights"
         case Reduce(fn=fn) if fn != "sum":

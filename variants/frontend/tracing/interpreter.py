@@ -20,6 +20,7 @@ from hetune.variants.frontend.tracing.symbols import (
     symbol,
     symbols_in,
 )
+from hetune.variants.program.nodes import Space
 
 Handler = Callable[..., Any]
 """Of (interpreter, shape of the result, the function's arguments): a `Rows`, or several."""
