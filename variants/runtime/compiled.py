@@ -26,6 +26,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import now_on, synchronize
 from hetune.variants.graph.vocabulary import Vocabulary, VocabularyLike, vocabulary_of
 from hetune.variants.kernel.device import Device
+from hetune.variants.kernel.precision import Precision, check_precision
 from hetune.variants.plan.variants import Variant
 from hetune.variants.registry.openmp import survive_forks
 from hetune.variants.runtime import fallback, global_hooks
@@ -57,10 +58,13 @@ def compile(
     explore: bool = False,
     cuda_graph: bool | None = None,
     vocabulary: VocabularyLike | None = None,
+    precision: Precision | None = None,
 ) -> CompiledLayer:
     """Compiles as `hetune.compile` does; `default_estimator` makes one where none is given."""
     check_demands(memory_limit, expected_runs)
-    runs = _backend(module, backend)
+    if precision is None:
+        precision = module._policy.precision if isinstance(module, CompiledLayer) else "float32"
+    runs = _backend(module, backend, check_precision(precision))
     if isinstance(module, CompiledLayer):
         before = module._policy
         if runs.target == module._runs.backend.target:
@@ -73,16 +77,18 @@ def compile(
     if cuda_graph is None and runs.target == "cpu":
         cuda_graph = False
     estimator = estimator or default_estimator(runs.target)
-    policy = Policy(estimator, memory_limit, expected_runs, explore, cuda_graph)
+    policy = Policy(estimator, memory_limit, expected_runs, explore, cuda_graph, precision)
     return CompiledLayer(module, runs, policy, vocabulary_of(vocabulary))
 
 
-def _backend(module: nn.Module, backend: str | Backend | None) -> Backend:
-    if backend is None and isinstance(module, CompiledLayer):
+def _backend(module: nn.Module, backend: str | Backend | None, precision: Precision) -> Backend:
+    kept = isinstance(module, CompiledLayer) and module._policy.precision == precision
+    if backend is None and kept:
+        assert isinstance(module, CompiledLayer)
         devices = {parameter.device for parameter in module.parameters()}
         if not any(map(module._runs.backend.refusal, devices)):
             return module._runs.backend
-    return backend_of(module, backend)
+    return backend_of(module, backend, precision)
 
 
 class CompiledLayer(ModuleWrapper):
@@ -137,7 +143,7 @@ class CompiledLayer(ModuleWrapper):
         adapter = compiler.trace(self.module, self.vocabulary)
         if isinstance(adapter, Unsupported):
             return adapter
-        variants = compiler.schedule(adapter.program)
+        variants = compiler.schedule(adapter.program, self._policy.precision)
         self._promoted = {variant.id: variant for variant in variants}
         self._adapter = adapter
         if self._policy.is_free and self._runs.backend.name == "cpp":
