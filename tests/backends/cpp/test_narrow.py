@@ -1,9 +1,11 @@
 """Rows of bfloat16: stored in an order of their own, and read as they were, rounded once."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
+from tests.full import every
 
 from hetune.variants.kernel.interpret import interpret
 from hetune.variants.kernel.nodes import Element, Schedule
@@ -11,7 +13,7 @@ from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.random_values import random_values
 from hetune.variants.kernel.verify import verify
 
-SHAPES = ("32", "64", "2,16", "8,8", "3,32", "4,24", "1,160")
+SHAPES = ("32", "64", "2,16", "8,8", "3,32")
 COPY = """
 launch
   buffer x: node[{shape}]
@@ -28,22 +30,10 @@ launch
     row: [{shape}] = read t
     store y = row
 """
-UNUSUAL = (
-    0.0,
-    -0.0,
-    math.inf,
-    -math.inf,
-    math.nan,
-    1e-45,
-    -3e-39,
-    3.3895e38,
-    1 + 2**-8,
-    1 + 3 * 2**-8,
-)
+UNUSUAL = (0.0, -0.0, math.inf, -math.inf, math.nan, 1e-45, -3e-39, 3.3895e38, 1 + 2**-8)
 
 
-@pytest.mark.parametrize("lanes", [16, 8, 4])
-@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape != "4,24"])
+@pytest.mark.parametrize(("shape", "lanes"), every(4, product(SHAPES, (16, 8, 4))))
 def test_rows_come_back_as_torch_rounds_them(shape, lanes, backend, place_of, graphs):
     place, schedule = place_of(graphs["plain"]), Schedule(block_nodes=64, lanes=lanes)
     copy, back = parse(COPY.format(shape=shape)), parse(BACK.format(shape=shape))
@@ -120,6 +110,7 @@ SIZES = [(1, 64, 64), (4, 16, 16), (8, 16, 8), (2, 32, 160)]
 
 
 def _values(launch, place):
+    """Random tensors, of bfloat16 where buffers are; and the names of these."""
     values = random_values(launch, place.index, place.graph, torch.float32)
     narrow = {b.name for b in launch.buffers if b.element is Element.BFLOAT16}
     return {n: v.bfloat16() if n in narrow else v for n, v in values.items()}, narrow
@@ -136,9 +127,9 @@ def _packed(backend, place, schedule, launch, name, rows):
     return table
 
 
-@pytest.mark.parametrize(("h", "k", "n"), SIZES)
-@pytest.mark.parametrize("text", LAUNCHES)
-def test_kernels_read_them(text, h, k, n, backend, place_of, graphs):
+@pytest.mark.parametrize(("text", "size"), every(3, product(LAUNCHES, SIZES)))
+def test_kernels_read_them(text, size, backend, place_of, graphs):
+    h, k, n = size
     schedule = Schedule(block_nodes=64, lanes=16 if h % 2 else 8)
     launch = parse("launch" + LAUNCHES[text].format(h=h, k=k, n=n))
     verify(launch)
@@ -154,16 +145,14 @@ def test_kernels_read_them(text, h, k, n, backend, place_of, graphs):
         torch.testing.assert_close(got["y"], expected["y"], rtol=0, atol=1e-5 * most, msg=name)
 
 
-@pytest.mark.parametrize(("h", "k", "n"), SIZES)
-@pytest.mark.parametrize("text", WRITTEN)
-def test_kernels_write_them(text, h, k, n, backend, place_of, graphs):
+@pytest.mark.parametrize(("text", "size"), every(2, product(WRITTEN, SIZES[1:])))
+def test_kernels_write_them(text, size, backend, place_of, graphs):
     """Within half a unit in the last place of float32's result."""
+    h, k, n = size
     schedule = Schedule(block_nodes=64, lanes=16 if h % 2 else 8)
     kernel = WRITTEN[text].format(h=h, k=k, n=n, width=h * n)
-    named = [
-        line for line in OUTPUTS.strip("\n").splitlines() if f" {line.split()[1][:-1]}" in kernel
-    ]
-    buffers = [line.format(h=h, k=k, n=n, width=h * n) for line in named]
+    sizes = {"h": h, "k": k, "n": n, "width": h * n}
+    buffers = [line.format(**sizes) for line in OUTPUTS.strip("\n").splitlines()]
     launch = parse("\n".join(("launch", *_used(buffers, kernel), f"  {kernel}")))
     verify(launch)
     out = "u" if text == "nodes" else "t_flat" if text == "tail" else "t"
