@@ -77,7 +77,7 @@ gemm e[edge@s] = u * scale(m, const=0.5) @ w heads=4 k=3 n=2
   near: [8] = read y[dst]
   f: [] = read u
   k: [8] = mul(f, e)
-  g: [8] = max(k, near)
+  g: [8] = maximum(k, near)
   store e += g
 """,
     """
@@ -162,7 +162,7 @@ traverse edge@s
   s: [4] = dot(d, g)
   f: [3] = read xs[src]
   k: [4] = dot(f, d)
-  n: [4] = max(s, k)
+  n: [4] = maximum(s, k)
   l: [4] = leaky_relu(n, const=0.2)
   store a = l
 """,
@@ -229,7 +229,7 @@ BAD_GEMMS = [
     ("gemm e[edge] = add(m) @ w heads=4 k=3 n=2", "add takes 2 arguments, not 1"),
     ("gemm e[edge] = scale(m) @ w heads=4 k=3 n=2", "scale needs a finite constant"),
     ("gemm e[edge] = relu(m, const=1) @ w heads=4 k=3 n=2", "relu takes no constant: drop it"),
-    ("gemm e[edge] = reciprocal(m) @ w heads=4 k=3 n=2", "of padding is no number: use one of exp"),
+    ("gemm e[edge] = reciprocal(m) @ w heads=4 k=3 n=2", "of padding is no number: use one of abs"),
 ]
 SIZES = " heads=4 k=3 n=2"
 BAD_TAILS = [

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hetune import nn as hetune_nn
-from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.fallback import FallbackWarning
 from hetune.variants.testing.conformance import TOLERANCE, relative_error

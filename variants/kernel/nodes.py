@@ -159,7 +159,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """An elementwise function of named values (`MAP_ARITY` lists them, plus max).
+    """An elementwise function of named values (`functions.MAP_ARITY`).
 
     Prefix broadcasting as in the program IR.
     """

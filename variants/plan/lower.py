@@ -30,7 +30,7 @@ from hetune.variants.kernel.passes.fuse import fused
 from hetune.variants.passes.product import multiply_chain
 from hetune.variants.passes.rewrite import users
 from hetune.variants.plan.body import Body
-from hetune.variants.plan.facts import constants
+from hetune.variants.plan.facts import constants, reordered_features
 from hetune.variants.plan.groups import by_rule
 from hetune.variants.plan.launches import form_launches, with_scratch
 from hetune.variants.plan.narrow import narrowed
@@ -123,6 +123,7 @@ class Lowering:
         used = {self._views.get(name, name) for name in buffers} | set(buffers)
         copies = {name: each.type for name, each in buffers.items() if name not in self._buffers}
         elements = {self._views.get(name, name): each.element for name, each in buffers.items()}
+        reordered = {param.name for param in reordered_features(self.program)}
         return Plan(
             self.program,
             tuple(self._weights),
@@ -132,7 +133,7 @@ class Lowering:
             tuple(
                 Buffer(name, kind, element=elements[name])
                 for name, kind in (self._buffers | copies).items()
-                if name in used - scratch - self.given and name not in self._views
+                if name in used - scratch - (self.given - reordered) and name not in self._views
             ),
             self._views.get(result, result),
             tuple(

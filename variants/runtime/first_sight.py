@@ -50,7 +50,7 @@ class FirstSight:
             else _FlatReader(adapter.num_relations)
         )
         self._names = parameter_names(adapter.module)[: self._reader.count]
-        self._widths = program.type_of("x").width, program.type_of(program.result).width
+        self._widths = adapter.width, program.type_of(program.results[0]).width
 
     def is_left_to_module(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]

@@ -134,7 +134,7 @@ class Operand:
         for piece in cut(width, self.schedule.lanes):
             active = loaded(self.element, piece.type, "raw", piece.offset)
             if isinstance(x, Direct) and x.fn:
-                active = apply(x.fn, (active,), x.const, piece.type)
+                active = apply(x.fn, (active,), x.const)
             body.append(Do(f"store<{piece.type}>({at('active[m]', piece.offset)}, {active})"))
         return body
 

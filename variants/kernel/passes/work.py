@@ -10,8 +10,8 @@ The formulas, for a row of `width` elements, of 4 or 2 bytes each:
   operand's function once for each of its elements. Of M nodes limited to those with an edge
   (``only``) no more than there are pairs are read, multiplied and, without ``fill``, written.
 - `Traversal`: a statement runs once per row of its loop, over all rows of the domain. An
-  elementwise function costs one operation per element (`leaky_relu` two; exp, tanh, sigmoid,
-  gelu, div and reciprocal are counted apart), an inner product two per element, an update or
+  elementwise function costs one operation per element (`leaky_relu` two; those in `SPECIAL` are
+  counted apart), an inner product two per element, an update or
   an adding store one. A walk over nodes that adds sums to what is there passes by nodes that
   have nothing to add (`idle.adds_sums_over`); others are no more than there are pairs.
 - Compulsory traffic: each distinct row of a buffer is read once and written once in a launch,
@@ -59,7 +59,12 @@ from hetune.variants.program.nodes import End, Space
 Count = Callable[[Rows], int]
 """Rows of a space and group. ``Rows(ETYPE, group)``: the group's edge types that have edges."""
 
-SPECIAL = frozenset({"exp", "tanh", "sigmoid", "gelu", "div", "reciprocal"})
+SPECIAL = frozenset(
+    {
+        "exp", "tanh", "sigmoid", "gelu", "div", "reciprocal", "log", "silu", "softplus", "elu",
+        "sqrt", "rsqrt", "rsqrt0", "sin", "cos", "pow", "pow_c",
+    }
+)  # fmt: skip
 """Functions that cost many operations per element."""
 
 _INDEX_BYTES = 4
