@@ -309,10 +309,10 @@ def _concatenated(x_dict: Mapping[str, Tensor], graph: HeteroGraph, width: int) 
     parts = [x_dict[name] for name in graph.ntype_names if name in x_dict]
     if not parts:
         return torch.empty(0, width, dtype=torch.float32, device=graph.device)
-    return _joined(parts)
+    return joined(parts)
 
 
-def _joined(parts: list[Tensor]) -> Tensor:
+def joined(parts: list[Tensor]) -> Tensor:
     """The rows of all parts: a view where they lie one after the other, as views of one tensor do.
 
     So do the results of a layer before this one.

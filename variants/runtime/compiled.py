@@ -34,6 +34,7 @@ from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.runtime.first_sight import FirstSight
 from hetune.variants.runtime.float32_range import OUTGROWN, OutgrownError, Overflow, may_differ
 from hetune.variants.runtime.graph_break import outside_of_graphs
+from hetune.variants.runtime.graph_ops import GraphCalls
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.layer_sharing import LayerSharing
 from hetune.variants.runtime.layer_status import LastCall, LayerStatus
@@ -72,6 +73,7 @@ class CompiledLayer(ModuleWrapper):
         self._weights, self._graphs, self._autocast = WeightCache(), GraphCache(), Autocast()
         self._sharing, self._last = sharing or LayerSharing(), LastCall()
         self._first_sight: FirstSight | None = None
+        self._graph_calls: GraphCalls | None = None
         self.training = module.training
         self.module = module
         if isinstance(found := self._adapted(), Unsupported):
@@ -99,11 +101,12 @@ class CompiledLayer(ModuleWrapper):
         variants = compiler.schedule(adapter.program, self._policy.precision)
         self._promoted = {variant.id: variant for variant in variants}
         self._adapter, self._graphs = adapter, self._sharing.graphs(adapter)
+        if adapter.read is None:
+            self._graph_calls = GraphCalls(adapter, self._run)
         if self._policy.is_free and self._runs.backend.name == "cpp":
             self._first_sight = FirstSight(adapter, self._graphs)
         return adapter
 
-    @outside_of_graphs("hetune's layers are compiled already: they stay outside of torch's graphs")
     def forward(
         self,
         *args: Any,
@@ -130,6 +133,27 @@ class CompiledLayer(ModuleWrapper):
             VariantError: No variant has this id.
             MemoryLimitError: No variant fits the limit, or this one does not.
         """
+        if torch.compiler.is_dynamo_compiling():
+            if torch.compiler.is_exporting():
+                return self.module(*args, **kwargs)
+            is_free = variant is None and memory_limit is None and out is None
+            found = self._graph_calls.call(args, kwargs) if is_free and self._graph_calls else None
+            if found is not None:
+                return found
+        return self._run(args, kwargs, variant, memory_limit, out)
+
+    @outside_of_graphs(
+        "hetune's layers are operators in torch's graphs where they are called with tensors or "
+        "dictionaries, under torch.no_grad(), and without options: this call stays outside"
+    )
+    def _run(
+        self,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        variant: str | None = None,
+        memory_limit: int | None = None,
+        out: Tensor | None = None,
+    ) -> Any:
         is_free = variant is None and memory_limit is None and out is None
         first_sight = self._first_sight if is_free else None
         if first_sight and first_sight.is_left_to_module(self.module, args, kwargs):
