@@ -40,8 +40,8 @@ def compile(
             `HGTConv`. Its parameters are shared, not copied: later changes are seen, but for
             those of single elements by way of ``.data``. A compiled layer is compiled anew, with
             its own options where none are given; compile its `module` to begin from the defaults.
-            Or a program that `hetune.layer_program` made, with one feature ``x``: the compiled
-            layer is called with rows ``[N, width]`` and a graph.
+            Or a program that `hetune.layer_program` made: the compiled layer is called with its
+            features, in order or by name, and a graph.
             Or a model with such layers, which stays as it is: its layers are compiled in a copy
             that shares all else.
         weights: Of a program: a tensor ``[types, *row shape]`` for each of its weights, by name.

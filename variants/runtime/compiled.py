@@ -219,8 +219,10 @@ class CompiledLayer(ModuleWrapper):
                 if tell is not None:
                     tell(math.inf)
                 raise
-            read = (*inputs.values(), *weights.tensors.values())
-            if not weights.fit or (overflow.happened and may_differ(result, read)):
+            if not weights.fit or (
+                overflow.happened
+                and may_differ(result, (*inputs.values(), *weights.tensors.values()))
+            ):
                 raise OutgrownError(variant or chosen.variant.id)
         return cast(call.result(graph, (result,)), dtypes)
 
