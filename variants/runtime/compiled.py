@@ -99,7 +99,7 @@ class CompiledLayer(ModuleWrapper):
         adapter = compiler.trace(self.module, self.vocabulary, call)
         if isinstance(adapter, Unsupported):
             return adapter
-        variants = compiler.schedule(adapter.program)
+        variants = compiler.schedule(adapter.program, self._policy.precision)
         self._promoted = {variant.id: variant for variant in variants}
         self._adapter, self._graphs = adapter, self._sharing.graphs(adapter)
         if adapter.read is not None:
