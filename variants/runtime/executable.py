@@ -16,6 +16,7 @@ from hetune.variants.backends.base import SCRATCH, Backend
 from hetune.variants.graph.streams import synchronize
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.gpu_schedule import AnySchedule
+from hetune.variants.kernel.nodes import Element
 from hetune.variants.plan.facts import reordered_features
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import ALL_EDGES
@@ -186,7 +187,9 @@ class Executable:
             if buffer.name in self.layout.offsets:
                 start = self.layout.offsets[buffer.name] // ELEMENT
                 rows = self._domain.buffer_rows(buffer.type)
-                flat = arena[start : start + rows * buffer.type.width]
+                flat = arena[start : start + rows * buffer.row_bytes // ELEMENT]
+                if buffer.element is Element.BFLOAT16:
+                    flat = flat.view(torch.bfloat16)
                 temporaries[buffer.name] = flat.view(rows, *buffer.type.shape)
         return temporaries
 
