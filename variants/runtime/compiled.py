@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -140,8 +139,9 @@ class CompiledLayer(ModuleWrapper):
         variants = compiler.schedule(adapter.program)
         self._promoted = {variant.id: variant for variant in variants}
         self._adapter = adapter
-        if self._policy.is_free and self._runs.backend.name == "cpp":
-            self._first_sight = FirstSight(adapter, self._graphs)
+        run = adapter.module_run
+        if run is not None and self._policy.is_free and self._runs.backend.name == "cpp":
+            self._first_sight = FirstSight(adapter, run, self._graphs)
         return adapter
 
     @outside_of_graphs("hetune's layers are compiled already: they stay outside of torch's graphs")
@@ -174,8 +174,10 @@ class CompiledLayer(ModuleWrapper):
         is_free = variant is None and memory_limit is None and out is None
         first_sight = self._first_sight if is_free else None
         if first_sight and first_sight.is_left_to_module(self.module, args, kwargs):
-            with suppress(Exception):  # what is wrong is said in our own words
+            try:
                 return self.module(*args, **kwargs)
+            except Exception:  # noqa: S110 - what is wrong is said in our own words
+                pass
         check_demands(memory_limit)
         if out is not None and (not isinstance(out, Tensor) or is_wrapper(out)):
             raise InputError(f"out is a {type(out).__name__}: give a tensor that has memory")
