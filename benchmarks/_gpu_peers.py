@@ -44,8 +44,8 @@ from hetune.variants.plan.variants import Variant
 from hetune.variants.registry import BuildReport
 from hetune.variants.runtime.backends import backend_named
 from hetune.variants.runtime.build import build
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.compiled import CompiledLayer
-from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.runtime.replay import PATIENCE
 
 TOLERANCES = {"ieee": 1e-4, "tf32x3": 1e-4, "tf32": 5e-3, "bf16": 5e-2}

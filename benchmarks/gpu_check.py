@@ -41,7 +41,7 @@ from hetune.variants.backends.triton.precision import PRECISIONS
 from hetune.variants.backends.triton.toolkit import interpreting
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import Variant
-from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.testing.conformance import (
     TOLERANCE,
     check_variants,

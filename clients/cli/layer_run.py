@@ -21,6 +21,7 @@ from hetune.variants.errors import InputError, VariantError
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph import index_native
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.domain import split_relations
 from hetune.variants.runtime.warm import compile_kernels
 
@@ -92,8 +93,8 @@ def prepare(run: LocalRun, say: Say) -> PreparedRun:
     device = run.device
     module = run.layer.module(graph).to(device.device)
     selector = hetune.Selector.load(device=device.target)
-    layer = hetune.compile(
-        module, backend=device.backend, selector=selector, cuda_graph=run.cuda_graph
+    layer = compile_layer(
+        module, backend=device.backend, estimator=selector, cuda_graph=run.cuda_graph
     )
     if run.variant is not None and run.variant not in layer.variants:
         option = "" if device.target == "cpu" else f" --device {device.target}"

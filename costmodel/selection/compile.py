@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from torch import Tensor, nn
 
@@ -12,8 +13,10 @@ from hetune.variants.errors import InputError
 from hetune.variants.frontend.program_layer import ProgramLayer
 from hetune.variants.graph.vocabulary import VocabularyLike
 from hetune.variants.program.nodes import Program
-from hetune.variants.runtime import compiled
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.compiled import CompiledLayer
+from hetune.variants.runtime.compiled_model import CompiledModel, compile_model
+from hetune.variants.runtime.model_layers import is_model
 
 
 def compile(
@@ -27,8 +30,8 @@ def compile(
     explore: bool = False,
     cuda_graph: bool | None = None,
     vocabulary: VocabularyLike | None = None,
-) -> CompiledLayer:
-    """Compiles a relational layer: for every graph it runs the variant that suits it.
+) -> CompiledLayer | CompiledModel:
+    """Compiles a layer, or those of a model: for every graph they run the variant that suits it.
 
     Args:
         module: A layer of `hetune.nn`, or PyG's `RGCNConv`, `FastRGCNConv`, `RGATConv` or
@@ -37,6 +40,8 @@ def compile(
             its own options where none are given; compile its `module` to begin from the defaults.
             Or a program that `hetune.layer_program` made, with one feature ``x``: the compiled
             layer is called with rows ``[N, width]`` and a graph.
+            Or a model with such layers, which stays as it is: its layers are compiled in a copy
+            that shares all else.
         weights: Of a program: a tensor ``[types, *row shape]`` for each of its weights, by name.
         backend: ``"cpp"`` (compiled for this CPU), ``"triton"`` (compiled for the GPU that the
             features are on) or ``"torch"`` (the interpreter). None: ``"triton"`` if the module's
@@ -63,19 +68,19 @@ def compile(
             layer's.
 
     Returns:
-        A module with the same call signature, which also takes a `HeteroGraph` in place of the
-        edge tensors. What is not supported runs in the original module, with a warning that
+        A module with the same call signature, whose layers also take a `HeteroGraph` in place of
+        the edge tensors. What is not supported runs in the original module, with a warning that
         says why.
 
     Raises:
-        InputError: An argument is of no use.
+        InputError: An argument is of no use, or a model has no layers that could be compiled.
     """
     if isinstance(module, Program):
         module = ProgramLayer(module, weights or {})
     elif weights is not None:
         raise InputError("weights= is for programs: a module has its own")
-    return compiled.compile(
-        module,
+    compiled = partial(
+        compile_layer,
         backend=backend,
         memory_limit=memory_limit,
         estimator=selector,
@@ -85,3 +90,4 @@ def compile(
         cuda_graph=cuda_graph,
         vocabulary=vocabulary,
     )
+    return compile_model(module, compiled) if is_model(module) else compiled(module)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -16,6 +17,33 @@ AT_ONCE_BYTES = 1 << 12
 """A larger answer goes out as soon as it is there, a smaller one with what the loop does next."""
 MOST_WAITING = 64
 """Requests that wait for the answer to one before them."""
+READ_BYTES = 1 << 20
+"""The most that is received at a time."""
+_TOLD = "connection_made", "connection_lost", "eof_received", "pause_writing", "resume_writing"
+
+
+class BufferedConnection(asyncio.BufferedProtocol):
+    """Receives into memory that connections share: the parser copies what it takes of it at once.
+
+    Memory of its own for each piece of a large body costs more than all else that is done with it.
+
+    Args:
+        buffer: For all connections of an event loop.
+        **given: What uvicorn gives to a protocol.
+    """
+
+    def __init__(self, buffer: memoryview, **given: Any) -> None:
+        self._buffer, self._connection = buffer, Connection(**given)
+        for name in _TOLD:
+            setattr(self, name, getattr(self._connection, name))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where to put what comes."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """So many bytes have come."""
+        self._connection.data_received(self._buffer[:nbytes])
 
 
 class Connection(HttpToolsProtocol):
@@ -42,10 +70,10 @@ class Connection(HttpToolsProtocol):
         self.transport.set_write_buffer_limits(high=AT_ONCE_BYTES)
         self._watch()
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, data: bytes | memoryview) -> None:
         """Waits on, unless a request is being answered now."""
         self._has_told = False
-        super().data_received(data)
+        super().data_received(data)  # type: ignore[arg-type]  # the parser takes both
         self._unheard = 0 if self._has_told else self._unheard + len(data)
         if self._unheard > HEAD_BYTES and not self.transport.is_closing():
             self.send_400_response("The head of the request is too large.")
@@ -115,6 +143,8 @@ class Connection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """A piece of a body."""
         self._has_told = True
+        if not self.cycle.body:  # bytes become the next event as they are, a bytearray is copied
+            self.cycle.body = b""  # type: ignore[assignment]
         super().on_body(body)
 
     # Who is slow.

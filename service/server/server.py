@@ -15,11 +15,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import uvicorn
 
 from hetune.service.http.asgi import App
-from hetune.service.server.connections import Connection
+from hetune.service.server.connections import READ_BYTES, BufferedConnection
 from hetune.variants.errors import InputError
 
 _BACKLOG = 128
@@ -89,11 +90,12 @@ class Server(uvicorn.Server):
     ) -> None:
         self._stopping = stopping or threading.Event()
         self._grace = int(grace)
+        buffer = memoryview(bytearray(READ_BYTES))
         super().__init__(
             uvicorn.Config(
                 app,
                 # Whatever others are installed: they have no limit on the size of a head.
-                http=Connection,
+                http=partial(BufferedConnection, buffer),  # type: ignore[arg-type]  # it asks for a class
                 ws="none",
                 access_log=False,
                 log_config=None,  # its lines go where the process's go

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hetune.variants.graph.vocabulary import Vocabulary
     from hetune.variants.runtime.choice import Choice
     from hetune.variants.runtime.compiled import CompiledLayer
+    from hetune.variants.runtime.compiled_model import CompiledModel
     from hetune.variants.runtime.fallback import FallbackWarning
     from hetune.variants.runtime.scored import Candidate
 
@@ -30,6 +31,7 @@ __all__ = [
     "Candidate",
     "Choice",
     "CompiledLayer",
+    "CompiledModel",
     "Explanation",
     "FallbackWarning",
     "HeteroGraph",
@@ -50,6 +52,7 @@ _HOMES = {
     "Candidate": "variants.runtime.scored",
     "Choice": "variants.runtime.choice",
     "CompiledLayer": "variants.runtime.compiled",
+    "CompiledModel": "variants.runtime.compiled_model",
     "Explanation": "costmodel.selection.explanation",
     "FallbackWarning": "variants.runtime.fallback",
     "HeteroGraph": "variants.graph.hetero",

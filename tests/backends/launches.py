@@ -236,7 +236,7 @@ launch
     gate: [] = read q
     more: [{d}] = mul(gate, p)
     node: [{d}] = read z[src]
-    both: [{d}] = max(more, node)
+    both: [{d}] = maximum(more, node)
     store t = both
 """
 """A product of the rows of source pairs that has a tail."""

@@ -11,7 +11,7 @@ import torch
 
 from hetune.variants.graph.block_diagonal import block_diagonal
 from hetune.variants.plan.variants import variants_of
-from hetune.variants.runtime.compiled import compile
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.testing.conformance import features
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
 from hetune.variants.testing.layers import LAYERS, randomized
@@ -50,7 +50,7 @@ def test_rows_have_the_bits_that_they_have_alone(group, shape, compile_ahead):
     compile_ahead(SHAPES)
     graphs = GROUPS[group]()
     module = randomized(LAYERS[shape[0]].make(graphs[0], *shape[1:]))
-    layer = compile(module)
+    layer = compile_layer(module)
     blocks = block_diagonal(graphs)
     xs = [features(module, graph, seed) for seed, graph in enumerate(graphs)]
     ran = 0

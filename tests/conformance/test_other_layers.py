@@ -31,6 +31,7 @@ NAMES = (
     "doubly weighted",
     "degrees",
     "own degrees",
+    "functions",
     "gated",
     "scores of as many heads",
     "scores of pairs",

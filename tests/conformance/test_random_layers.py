@@ -6,20 +6,21 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from hetune.variants.backends.cpp.backend import CppBackend
-from hetune.variants.frontend.trace import (
-    Value,
+from hetune.variants.frontend.functions import (
+    cos,
     dot,
-    edge,
-    etype,
-    layer_program,
-    node,
-    ntype,
+    elu,
+    maximum,
+    outer,
     relu,
-    shared,
     sigmoid,
+    silu,
     softmax,
+    softplus,
+    sqrt,
     tanh,
 )
+from hetune.variants.frontend.trace import Value, edge, etype, layer_program, node, ntype, shared
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.plan.alternatives import alternatives
 from hetune.variants.plan.lower import lower
@@ -56,6 +57,9 @@ class Composer:
     def end(self, x):
         return self.draw(st.sampled_from([self.g.src, self.g.dst]))(x)
 
+    def smooth(self, x):
+        return self.draw(st.sampled_from([sigmoid, silu, softplus, elu, cos, abs]))(x)
+
     def shares(self, score):
         score = self.draw(st.sampled_from([lambda s: s, tanh]))(score)
         return softmax(score, self.draw(st.sampled_from([self.g.nodes, self.g.dst_pairs])))
@@ -91,7 +95,8 @@ class Composer:
             lambda d: self.rows(d) @ self.u,
             lambda d: self.times(self.number(d), self.rows(d)),
             lambda d: self.times(self.p, self.rows(d)),
-            lambda d: self.times(sigmoid(self.rows(d)), self.rows(d)),
+            lambda d: self.times(self.smooth(self.rows(d)), self.rows(d)),
+            lambda d: maximum(self.rows(d), self.rows(d) - 0.5),
             lambda d: self.rows(d) + self.rows(d),
             lambda d: self.end(self.nodes(d)),
         ]
@@ -100,6 +105,7 @@ class Composer:
     def heads(self, depth):  # edge[H,K]
         others = [
             lambda d: self.heads(d) @ self.own,
+            lambda d: outer(self.numbers(d), self.rows(d)),
             lambda d: self.times(self.numbers(d), self.heads(d)),
             lambda d: self.times(self.number(d), self.heads(d)),
             lambda d: self.times(self.q, self.heads(d)),
@@ -118,6 +124,7 @@ class Composer:
             lambda d: self.g.sum(self.g.sum(self.number(d), self.g.dst_pairs) * self.pairs(d)),
             lambda d: self.nodes(d) @ self.n + self.draw(st.sampled_from([self.b, self.o])),
             lambda d: relu(self.nodes(d)),
+            lambda d: sqrt(self.nodes(d) ** 2),
             lambda d: self.nodes(d) + self.nodes(d),
         ]
         return self.pick(depth, [lambda d: self.x], others)

@@ -19,7 +19,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.loaders import load
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.registry import default_registry
-from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.testing.conformance import TOLERANCE, features, relative_error
 from hetune.variants.testing.layers import LAYERS, randomized
 

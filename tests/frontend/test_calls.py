@@ -9,7 +9,7 @@ from torch._subclasses import FakeTensorMode
 from hetune.variants.errors import GraphError, InputError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Unsupported
-from hetune.variants.frontend.calls import graph_of, read_call, result_of, rows_of
+from hetune.variants.frontend.calls import read_call
 from hetune.variants.frontend.nn import HGT, RGCN
 from hetune.variants.graph import HeteroGraph
 
@@ -38,13 +38,13 @@ FLAT = [geometric.RGCNConv(8, 4, 2), geometric.RGATConv(8, 4, 2), RGCN(8, 4, 2)]
 def test_flat(module, args, kwargs):
     adapter = adapt(module)
     call = read_call(adapter, args, kwargs)
-    graph = graph_of(adapter, call)
+    graph = call.graph()
     assert (graph.num_nodes, graph.num_etypes) == (4, 2)
     assert graph.src.tolist() == [0, 1, 2]
     assert graph.dst.tolist() == [3, 3, 0]
-    assert rows_of(adapter, call, graph) is X
+    assert call.inputs(graph)["x"] is X
     out = torch.ones(4, 4)
-    assert result_of(adapter, call, graph, out) is out
+    assert call.result(graph, (out,)) is out
 
 
 def test_ids_that_are_wrapped_are_those_within():
@@ -81,10 +81,10 @@ def test_reversed_flow_turns_edges_and_graphs_around():
     adapter = adapt(geometric.RGCNConv(8, 4, 2, flow="target_to_source"))
     given = HeteroGraph(*EDGES, TYPES)
     for edges in ((EDGES, TYPES), (given,)):
-        graph = graph_of(adapter, read_call(adapter, (X, *edges), {}))
+        graph = read_call(adapter, (X, *edges), {}).graph()
         assert graph.src.tolist() == [3, 3, 0]
         assert graph.dst.tolist() == [0, 1, 2]
-    assert graph is graph_of(adapter, read_call(adapter, (X, given), {}))
+    assert graph is read_call(adapter, (X, given), {}).graph()
 
 
 @pytest.mark.parametrize("make", [HGT, geometric.HGTConv])
@@ -94,12 +94,12 @@ def test_hetero(make):
     adapter = adapt(make(8, 4, METADATA))
     call = read_call(adapter, (x_dict, edges), {})
     assert set(map(id, call.tensors)) == set(map(id, edges.values()))
-    graph = graph_of(adapter, call)
+    graph = call.graph()
     assert graph.metadata() == METADATA
-    x = rows_of(adapter, call, graph)
+    x = call.inputs(graph)["x"]
     again = read_call(adapter, (x_dict, graph), {})
-    assert torch.equal(rows_of(adapter, again, graph_of(adapter, again)), x)
-    result = result_of(adapter, call, graph, x)
+    assert torch.equal(again.inputs(again.graph())["x"], x)
+    result = call.result(graph, (x,))
     assert all(torch.equal(result[name], x_dict[name]) for name in METADATA[0])
 
 
@@ -154,7 +154,7 @@ def test_errors_say_what_does_not_fit():
 
     def rows(*args):
         call = read_call(adapter, args, {})
-        return rows_of(adapter, call, graph_of(adapter, call))
+        return call.inputs(call.graph())["x"]
 
     with pytest.raises(InputError, match="RGCNConv: missing a required argument: 'edge_index'"):
         read_call(adapter, (X,), {})

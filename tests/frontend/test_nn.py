@@ -10,10 +10,11 @@ from torch.nn.utils import parametrizations, parametrize
 from hetune.variants.errors import HetuneError, InputError, ProgramError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter, Unsupported
+from hetune.variants.frontend.functions import dot, softmax
 from hetune.variants.frontend.nn import HGT, RGAT, RGCN, FlatLayer
-from hetune.variants.frontend.trace import dot, layer_program, node, softmax
+from hetune.variants.frontend.trace import layer_program, node
 from hetune.variants.graph import from_edge_index_dict
-from hetune.variants.runtime.compiled import compile
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
 
 from .conftest import GRAPHS, METADATA, NUM_RELATIONS, TYPED
@@ -262,7 +263,7 @@ def test_what_parametrizations_depend_on_is_followed():
     layer, low_rank = RGCN(4, 4, NUM_RELATIONS), LowRank(4, 4)
     parametrize.register_parametrization(layer, "root", low_rank)
     with pytest.warns(FallbackWarning, match="weights are parametrized"):
-        fast = compile(layer, backend="torch")
+        fast = compile_layer(layer, backend="torch")
     graph = GRAPHS["random"]
     x = torch.randn(graph.num_nodes, 4)
     with torch.no_grad():
@@ -309,7 +310,7 @@ def test_what_gives_rows_of_edges_runs_as_it_is(dense):
     reason = "its result has edge rows: only node rows are supported"
     assert adapt(layer) == Unsupported(reason)
     with pytest.warns(FallbackWarning, match=reason):
-        fast = compile(layer)
+        fast = compile_layer(layer)
     assert torch.equal(fast(x, dense), layer(x, dense))
 
 

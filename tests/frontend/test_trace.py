@@ -4,21 +4,21 @@ import pytest
 import torch
 
 from hetune.variants.errors import ProgramError
-from hetune.variants.frontend.trace import (
+from hetune.variants.frontend.functions import (
     dot,
-    edge,
-    etype,
+    elu,
     exp,
-    layer_program,
     leaky_relu,
-    node,
-    ntype,
+    maximum,
+    minimum,
+    outer,
     relu,
-    shared,
     sigmoid,
+    silu,
     softmax,
     tanh,
 )
+from hetune.variants.frontend.trace import edge, etype, layer_program, node, ntype, shared
 from hetune.variants.program.nodes import End
 from hetune.variants.program.text import parse, show, show_type
 
@@ -74,6 +74,14 @@ def traced(body, **types):
         (lambda g, x, w: 1 - x, ["one_minus x"]),
         (lambda g, x, w: 1 / x, ["reciprocal x"]),
         (lambda g, x, w: 3 / x, ["reciprocal x", "scale reciprocal 3.0"]),
+        (lambda g, x, w: 3 - x, ["scale x -1.0", "shift scale 3.0"]),
+        (lambda g, x, w: 1 + x - 2, ["shift x 1.0", "shift shift -2.0"]),
+        (lambda g, x, w: x**2 + x**0.5, ["square x", "pow_c x 0.5", "add square pow_c"]),
+        (lambda g, x, w: abs(x) ** w, ["abs x", "pow abs w"]),
+        (lambda g, x, w: maximum(minimum(x, w), 0), ["minimum x w", "clamp_min minimum 0.0"]),
+        (lambda g, x, w: elu(silu(x)), ["silu x", "elu silu 1.0"]),
+        (lambda g, x, w: outer(x, w).fold(-1, "max"), ["outer x w", "fold outer 1 max"]),
+        (lambda g, x, w: x.concat(w, x).slice(1, 3), ["concat x w x", "slice concat 1 3"]),
         (lambda g, x, w: x - w, ["sub x w"]),
         (lambda g, x, w: x / w, ["div x w"]),
         (lambda g, x, w: relu(exp(x)), ["exp x", "relu exp"]),
@@ -154,10 +162,9 @@ _leak(node(2))
     ("body", "message"),
     [
         (
-            lambda g, x, w: x + 1,
-            "no + of x: edge[2] and the int 1: make it a parameter of the layer",
+            lambda g, x, w: x + "1",
+            "no + of x: edge[2] and the str '1': make it a parameter of the layer",
         ),
-        (lambda g, x, w: 2 - x, "no - of x: edge[2] and the int 2: make it a parameter"),
         (
             lambda g, x, w: x * torch.ones(2),
             "no * of x: edge[2] and the Tensor tensor([1., 1.]): make",

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetune.variants.frontend.adapt import adapt
-from hetune.variants.frontend.trace import Graph, Value, layer_program, node, ntype, relu
+from hetune.variants.frontend.functions import relu
+from hetune.variants.frontend.trace import Graph, Value, layer_program, node, ntype
 from hetune.variants.kernel.nodes import Gemm
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.passes.fuse_rows import fuse_rows

@@ -105,6 +105,36 @@ launch
     assert run(text, SMALL, x=x, a=a, w=w, p=[[0.0, 0]] * 3)["p"].tolist() == expected
 
 
+def test_bfloat16_rows_are_rounded_as_they_are_stored():
+    text = """\
+launch
+  buffer x: node[32]
+  buffer w: etype[32,32]
+  buffer t: src_pair@a[32] of bfloat16
+  gemm t[src_pair@a] = x[src] @ w heads=1 k=32 n=32
+"""
+    launch, table = parse(text), torch.zeros(3, 32, dtype=torch.bfloat16)
+    verify(launch)
+    x = torch.full((4, 32), 1 + 3 * 2**-9, dtype=torch.float64)
+    values = {"x": x, "w": torch.eye(32, dtype=torch.float64).repeat(3, 1, 1), "t": table}
+    interpret(launch, values, index_of(SMALL), SMALL)
+    assert (table == 1 + 2**-7).all()
+    out = torch.empty(4, 32, dtype=torch.float64)
+    read = """\
+launch
+  buffer t: src_pair@a[32] of bfloat16
+  buffer y: node[32]
+  traverse node
+    init total: [32] sum
+    for edge@a
+      h: [32] = read t
+      update total h
+    store y = total
+"""
+    interpret(parse(read), {"t": table, "y": out}, index_of(SMALL), SMALL)
+    assert out[1].tolist() == [2 * float(table[0, 0])] * 32
+
+
 def test_bias_and_ntype_weights():
     graph = graph_of([0], [1], [0], [0, 0, 1], num_etypes=1)
     text = """\
@@ -182,7 +212,8 @@ launch
         ("sub(u, v)", [-5, 0]),
         ("mul(u, v)", [-6, 4]),
         ("div(u, v)", [-2 / 3, 1]),
-        ("max(u, v)", [3, -2]),
+        ("maximum(u, v)", [3, -2]),
+        ("minimum(u, v)", [-2, -2]),
         ("leaky_relu(u, const=0.25)", [-0.5, -0.5]),
         ("scale(v, const=-2.0)", [-6, 4]),
         ("relu(v)", [3, 0]),
@@ -381,7 +412,18 @@ FUNCTIONS = {
     "sub": lambda x, y: x - y,
     "mul": lambda x, y: x * y,
     "div": lambda x, y: x / y,
-    "max": np.maximum,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "elu": lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x)),
+    "shift": lambda x, number: x + number,
+    "clamp_min": np.maximum,
+    "clamp_max": np.minimum,
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "softplus": lambda x: np.log1p(np.exp(x)),
+    "abs": np.abs,
+    "sin": np.sin,
+    "cos": np.cos,
+    "square": np.square,
     "leaky_relu": lambda x, slope: np.where(x > 0, x, slope * x),
     "scale": lambda x, factor: x * factor,
     "relu": lambda x: np.maximum(x, 0),

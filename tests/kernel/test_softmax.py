@@ -258,7 +258,7 @@ RUNNING = """
       update acc m
     p_total_zero: [2] = scale(p_total, const=0.0)
     p_total_one: [2] = one_minus(p_total_zero)
-    p_total_least: [2] = max(p_total, p_total_one)
+    p_total_least: [2] = maximum(p_total, p_total_one)
     p_inverse: [2] = reciprocal(p_total_least)
     acc_share: [2,3] = mul(p_inverse, acc)
     old: [2,3] = read y

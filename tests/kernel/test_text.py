@@ -14,6 +14,7 @@ from hetune.variants.kernel.nodes import (
     Def,
     Direct,
     EdgeSoftmax,
+    Element,
     ForEach,
     Gather,
     Gemm,
@@ -34,6 +35,7 @@ from hetune.variants.kernel.text import show, show_schedule
 from hetune.variants.program.nodes import End, Space, Type
 from hetune.variants.testing.launches import random_launch
 
+BFLOAT16 = Element.BFLOAT16
 EDGES, PAIRS, NODES = Rows(Space.EDGE, "s"), Rows(Space.DST_PAIR, "s"), Rows(Space.NODE)
 
 KERNELS = [
@@ -180,15 +182,18 @@ def test_kernel_text(kernel, text):
 
 
 @pytest.mark.parametrize(
-    ("type", "text"),
+    ("buffer", "text"),
     [
-        (Type(Space.NODE), "node[]"),
-        (Type(Space.SRC_PAIR, (3,), "g1"), "src_pair@g1[3]"),
-        (Type(Space.SHARED, (2, 3, 4)), "shared[2,3,4]"),
+        (Buffer("b", Type(Space.NODE)), "node[]"),
+        (Buffer("b", Type(Space.SRC_PAIR, (3,), "g1")), "src_pair@g1[3]"),
+        (Buffer("b", Type(Space.SHARED, (2, 3, 4))), "shared[2,3,4]"),
+        (Buffer("b", Type(Space.EDGE, (3,)), "s"), "edge[3] in scratch s"),
+        (Buffer("b", Type(Space.NODE, (32,)), "", BFLOAT16), "node[32] of bfloat16"),
+        (Buffer("b", Type(Space.NODE), "s", BFLOAT16), "node[] of bfloat16 in scratch s"),
     ],
 )
-def test_buffer_text(type, text):
-    launch = Launch((), (Buffer("b", type),))
+def test_buffer_text(buffer, text):
+    launch = Launch((), (buffer,))
     assert show(launch) == f"launch\n  buffer b: {text}\n"
     assert parse(show(launch)) == launch
 

@@ -2,10 +2,12 @@
 
 import dataclasses
 import re
+from contextlib import nullcontext
 
 import pytest
 
 from hetune.variants.errors import KernelError
+from hetune.variants.kernel.check_narrow import check_narrow
 from hetune.variants.kernel.nodes import Launch
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.verify import verify
@@ -75,7 +77,7 @@ gemm e[edge@s] = u * scale(m, const=0.5) @ w heads=4 k=3 n=2
   near: [8] = read y[dst]
   f: [] = read u
   k: [8] = mul(f, e)
-  g: [8] = max(k, near)
+  g: [8] = maximum(k, near)
   store e += g
 """,
     """
@@ -160,7 +162,7 @@ traverse edge@s
   s: [4] = dot(d, g)
   f: [3] = read xs[src]
   k: [4] = dot(f, d)
-  n: [4] = max(s, k)
+  n: [4] = maximum(s, k)
   l: [4] = leaky_relu(n, const=0.2)
   store a = l
 """,
@@ -227,7 +229,7 @@ BAD_GEMMS = [
     ("gemm e[edge] = add(m) @ w heads=4 k=3 n=2", "add takes 2 arguments, not 1"),
     ("gemm e[edge] = scale(m) @ w heads=4 k=3 n=2", "scale needs a finite constant"),
     ("gemm e[edge] = relu(m, const=1) @ w heads=4 k=3 n=2", "relu takes no constant: drop it"),
-    ("gemm e[edge] = reciprocal(m) @ w heads=4 k=3 n=2", "of padding is no number: use one of exp"),
+    ("gemm e[edge] = reciprocal(m) @ w heads=4 k=3 n=2", "of padding is no number: use one of abs"),
 ]
 SIZES = " heads=4 k=3 n=2"
 BAD_TAILS = [
@@ -421,6 +423,32 @@ def test_bad_buffers(text, message):
     with pytest.raises(KernelError) as caught:
         verify(parse(text))
     assert message in str(caught.value)
+
+
+NARROW = """launch
+  buffer x: node[{shape}] of bfloat16{scratch}
+  buffer s: edge[]
+  buffer w: shared[64,64]
+  buffer y: node[64]
+"""
+
+
+@pytest.mark.parametrize(
+    ("shape", "scratch", "kernel", "message"),
+    [
+        ("48", "", "y[node] = x @ w heads=1 k=64 n=64", "rows are no multiple of 32"),
+        ("3,32", "", "y[node] = x @ w heads=1 k=64 n=64", None),
+        ("8,24", "", "y[node] = x @ w heads=1 k=64 n=64", "cross"),
+        ("64", " in scratch x", "x[node] = y @ w heads=1 k=64 n=64", "scratch stays in cache"),
+        ("64", "", "x[node] += y @ w heads=1 k=64 n=64", "'x' of bfloat16 is added to"),
+        ("64", "", "y[node] = y @ w + x heads=1 k=64 n=64", "no row that a kernel computes with"),
+    ],
+)
+def test_bfloat16_rows(shape, scratch, kernel, message):
+    launch = parse(NARROW.format(shape=shape, scratch=scratch) + f"  gemm {kernel}\n")
+    with pytest.raises(KernelError) if message else nullcontext() as caught:
+        check_narrow(launch)
+    assert not message or message in str(caught.value)
 
 
 SCRATCH = """launch

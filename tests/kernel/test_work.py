@@ -1,8 +1,10 @@
 """The work of launches against numbers by hand."""
 
+import dataclasses
+
 import pytest
 
-from hetune.variants.kernel.nodes import Rows
+from hetune.variants.kernel.nodes import Element, Rows
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.passes.work import Work, work
 from hetune.variants.kernel.verify import verify
@@ -287,12 +289,15 @@ def test_sums_and_totals():
     assert a.flops == 6
 
 
-def test_element_bytes_scale_all_but_the_index():
+def test_rows_of_bfloat16_take_half_the_bytes():
     launch = random_launch(11)
-    narrow, wide = work(launch, count), work(launch, count, element_bytes=8)
+    half = tuple(dataclasses.replace(b, element=Element.BFLOAT16) for b in launch.buffers)
+    wide, narrow = work(launch, count), work(dataclasses.replace(launch, buffers=half), count)
     assert wide.read_bytes == 2 * narrow.read_bytes
+    assert wide.gathered_bytes == 2 * narrow.gathered_bytes
     assert wide.touched_bytes == 2 * narrow.touched_bytes
     assert wide.index_bytes == narrow.index_bytes
+    assert wide.flops == narrow.flops
 
 
 def test_an_empty_graph_has_no_work():

@@ -7,13 +7,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.full import FULL
 
+from hetune.variants.frontend.functions import dot, softmax
 from hetune.variants.frontend.kernels import (
     aggregate_program,
     attention_program,
     linear_program,
 )
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
-from hetune.variants.frontend.trace import dot, etype, layer_program, node, softmax
+from hetune.variants.frontend.trace import etype, layer_program, node
 from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE
 from hetune.variants.passes.pipeline import clean, run_passes
 from hetune.variants.plan.alternatives import alternatives

@@ -9,7 +9,8 @@ from textwrap import dedent
 import pytest
 
 from hetune.variants.backends.cpp.backend import CppBackend
-from hetune.variants.frontend.trace import Graph, Value, etype, layer_program, node, relu, shared
+from hetune.variants.frontend.functions import relu
+from hetune.variants.frontend.trace import Graph, Value, etype, layer_program, node, shared
 from hetune.variants.passes.choices import Placement, SumChoices
 from hetune.variants.passes.pipeline import clean, run_passes
 from hetune.variants.passes.sites import AtSite, only, sites_of

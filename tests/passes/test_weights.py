@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hetune.variants.passes.fold import Fold, FoldScores
+from hetune.variants.passes.fold import FoldProducts, FoldScores
 from hetune.variants.passes.transform_side import TransformSide
 from hetune.variants.passes.weights_first import FoldScale, WeightsFirst
 from hetune.variants.program.nodes import End
@@ -149,7 +149,7 @@ REWRITES = {
         None,
     ),
     "chained products fold, with the bias": (
-        Fold("a"),
+        FoldProducts("a"),
         """
         program p(x: node[4] feature, w: ntype[4,5], b: ntype[5], a: etype[5,3])
           h: node[5] = linear x w
@@ -173,7 +173,7 @@ REWRITES = {
         """,
     ),
     "at either end": (
-        Fold("a"),
+        FoldProducts("a"),
         """
         program p(x: node[4] feature, w: ntype[4,2,5], a: etype[2,5,3])
           h: node[2,5] = linear x w
@@ -193,7 +193,7 @@ REWRITES = {
         """,
     ),
     "all of them": (
-        Fold(),
+        FoldProducts(),
         """
         program p(x: node[4] feature, w: ntype[4,5], a: etype[5,3], c: etype[5,3])
           h: node[5] = linear x w
@@ -351,7 +351,7 @@ REWRITES = {
         None,
     ),
     "a bias of fewer axes does not fold": (
-        Fold(),
+        FoldProducts(),
         """
         program p(x: node[4] feature, w: ntype[4,3], b: ntype[], u: etype[3,2])
           h: node[3] = linear x w
@@ -364,7 +364,7 @@ REWRITES = {
         None,
     ),
     "what is not linear cannot fold": (
-        Fold("a"),
+        FoldProducts("a"),
         """
         program p(x: node[4] feature, w: ntype[4,5], a: etype[5,3])
           h: node[5] = linear x w

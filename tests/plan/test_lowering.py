@@ -6,6 +6,7 @@ import pytest
 
 from hetune.variants.kernel.verify import verify
 from hetune.variants.plan.alternatives import alternatives
+from hetune.variants.plan.facts import reordered_features
 from hetune.variants.plan.lower import lower
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.interpret import interpret
@@ -41,6 +42,7 @@ def test_every_buffer_is_given_temporary_or_scratch(name):
 def check_buffers(plan: Plan) -> None:
     given = {param.name for param in plan.program.params}
     given |= {let.name for let in (*plan.weights, *plan.constants)}
+    given -= {param.name for param in reordered_features(plan.program)}
     temporaries = {buffer.name for buffer in plan.temporaries}
     views = {view.name: view.base for view in plan.views}
     assert plan.result in temporaries

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from tests.full import FULL
 
 from hetune.variants.errors import ProgramError
+from hetune.variants.program.functions import FOLDS, MAP_ARITY, REDUCTIONS
 from hetune.variants.program.nodes import (
-    MAP_ARITY,
-    REDUCTIONS,
+    Concat,
     Count,
     Dot,
     Einsum,
     End,
+    Fold,
     Group,
     Let,
     Linear,
@@ -25,6 +26,7 @@ from hetune.variants.program.nodes import (
     Reduce,
     Reshape,
     Rule,
+    Slice,
     Softmax,
     Space,
     Take,
@@ -52,6 +54,9 @@ OPS = [
     (Merge(("a", "b")), "merge a b"),
     (Reshape("x", (4, 16)), "reshape x [4,16]"),
     (Reshape("x", ()), "reshape x []"),
+    (Fold("x", 1, "mean"), "fold x 1 mean"),
+    (Concat(("a", "b")), "concat a b"),
+    (Slice("x", 0, 4), "slice x 0 4"),
 ]
 
 
@@ -152,6 +157,9 @@ ops = st.one_of(
     st.builds(Einsum, st.sampled_from(["kd,d->k", "->", "a,->a"]), args),
     st.builds(Merge, args),
     st.builds(Reshape, names, shapes),
+    st.builds(Fold, names, st.integers(0, 3), st.sampled_from(FOLDS)),
+    st.builds(Concat, args),
+    st.builds(Slice, names, st.integers(0, 9), st.integers(0, 9)),
 )
 programs = st.builds(
     Program,

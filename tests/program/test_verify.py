@@ -8,9 +8,10 @@ from __future__ import annotations
 import pytest
 
 from hetune.variants.errors import ProgramError
+from hetune.variants.program.infer import infer
 from hetune.variants.program.nodes import Param, Program, Space, Type
 from hetune.variants.program.text import parse, show_type
-from hetune.variants.program.verify import infer, verify
+from hetune.variants.program.verify import verify
 
 HEAD = """\
 program p(
@@ -68,9 +69,18 @@ GOOD = [
     ("softmax xg dst_pair", "edge@g[8]"),
     ("count node@g", "node[]"),
     ("count dst_pair@g", "dst_pair@g[]"),
+    ("count node@g src", "node[]"),
+    ("count src_pair@g src", "src_pair@g[]"),
     ('einsum "kd,d->k" w v', "etype[8]"),
     ('einsum "kd->dk" w', "etype[4,8]"),
     ("merge xg hk", "edge[8]"),
+    ("maximum xe u", "edge[8]"),
+    ("outer he vh", "edge[2,4,4]"),
+    ("fold he 0 max", "edge[4]"),
+    ("fold w 1 mean", "etype[8]"),
+    ("concat xe v xe", "edge[20]"),
+    ("concat wh wh", "etype[2,4,10]"),
+    ("slice he 1 4", "edge[2,3]"),
     ("reshape he [8]", "edge[8]"),
     ("reshape x [2,2,2]", "node[2,2,2]"),
 ]
@@ -134,7 +144,23 @@ BAD = [
     ("y: edge[8] = add xe", "add takes 2 operands, not 1: name that many"),
     ("y: edge[8] = leaky_relu xe", "leaky_relu has the constant None: give it a finite number"),
     ("y: edge[8] = relu xe 0.5", "relu takes no constant: leave 0.5 out"),
-    ("y: edge[2,4,4] = outer he v", "outer takes row shapes [H] and [K]: reshape the operands"),
+    ("y: edge[8] = clamp_min xe", "clamp_min has the constant None: give it a finite number"),
+    (
+        "y: edge[2,4,4] = outer he v",
+        "outer takes row shapes [K] and [D], or per head [H,K] and [H,D]: reshape the operands",
+    ),
+    ("y: edge[2] = fold he 2 sum", "the row shape [2, 4] has no axis 2: count its axes from 0"),
+    (
+        "y: edge[2,8] = concat he xe",
+        "row shapes [2, 4] and [8] do not go side by side: make all axes equal but the last",
+    ),
+    ("y: edge[] = concat c c", "row shapes [] and [] do not go side by side"),
+    ("y: edge[8] = concat xe", "there is nothing to put side by side: give two parts or more"),
+    ("y: edge[16] = concat xe x", "operands live in edge and node: take or sum them to one space"),
+    (
+        "y: edge[2,0] = slice he 4 4",
+        "the row shape [2, 4] has no elements 4 to 4 on its last axis: stay within it, and take one at least",
+    ),
     (
         "y: edge[] = dot xe v",
         "row shapes [8] and [4] have no inner product: give equal shapes, or leave the leading axis of one out",
@@ -158,7 +184,10 @@ BAD = [
     ),
     ("y: node[8] = softmax x node", "scores are node[8]: softmax needs edge rows"),
     ("y: edge[8] = softmax xe edge", "no softmax over edge: take node or dst_pair"),
-    ("y: edge[] = count edge", "edge has no edges to count: count per node or dst_pair"),
+    (
+        "y: edge[] = count edge",
+        "edge has no edges to count at the end DST: count per node or dst_pair",
+    ),
     ("y: node[] = count node@q", "the program has no group 'q': add it to its groups"),
     ("y: edge@q[8] = take x edge@q src", "the program has no group 'q': add it to its groups"),
     (
@@ -231,8 +260,12 @@ def test_broken_value(line, message):
             "parameter 'x' is a feature in shared: features are given per node or edge",
         ),
         (
+            "program p(x: ntype[3] constant)\n return x\n",
+            "parameter 'x' is a constant in ntype: constants are given per node or edge",
+        ),
+        (
             "program p(x: node[3] input)\n return x\n",
-            "parameter 'x' has the role 'input': make it 'weight' or 'feature'",
+            "parameter 'x' has the role 'input': take one of weight, feature, constant",
         ),
         (
             "program p(x: node[0] feature)\n return x\n",

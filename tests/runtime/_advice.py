@@ -11,8 +11,8 @@ import torch
 import hetune
 from hetune.variants.errors import HetuneError
 from hetune.variants.graph.convert.edge_index_dict import to_edge_index_dict
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.compiled import CompiledLayer
-from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
 
 Case = Callable[..., Iterator[Callable[[], Any]]]

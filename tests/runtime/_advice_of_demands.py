@@ -9,7 +9,7 @@ import torch
 
 import hetune
 from hetune import nn
-from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.compile_layer import compile_layer
 
 from ._advice import case, compiled, run, said_by
 

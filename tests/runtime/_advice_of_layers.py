@@ -141,10 +141,19 @@ def demands(x, edges, graph):
     yield lambda: (layer(x, *edges, memory_limit=10**9), run(layer, x, *edges))
 
 
-@case("this call runs in the original module: {}{}")
+@case("this call runs in the original module: {}")
 def nothing_to_explain(x, edges, graph):
     layer = compiled(geometric.RGCNConv(8, 8, 3))
     layer.double()
     yield lambda: layer.explain(x, *edges)
     layer.float()
     yield lambda: layer.explain(x, *edges)
+
+
+@case(
+    "{} has no layer that passes messages, but {}: give a layer of hetune.nn or PyG, or a model "
+    "with such layers"
+)
+def no_layer(x, edges, graph):
+    yield lambda: hetune.compile(torch.nn.Sequential(torch.nn.Linear(8, 8)))
+    yield lambda: run(hetune.compile(geometric.RGCNConv(8, 8, 3), backend="torch"), x, *edges)

@@ -55,6 +55,7 @@ WITHOUT_ADVICE = {
     # Python's own words, or those of another message.
     "{}: {}",
     "{} is no layer of hetune.nn: {}",
+    "{} has no layer that hetune compiles: {}",
     "metadata has the edge type {}, but no node type {}: its node types are {}",
     # Of layers that are called past what checks a call.
     "{} is {} on {}: what is compiled for this graph takes float32 on {}; convert it with .float() "
@@ -63,14 +64,15 @@ WITHOUT_ADVICE = {
     "x is a tensor but the edges are a dictionary: give a HeteroGraph",
     # Two devices.
     "edge_type is on {} but edge_index is on {}: move one of them",
-    # Followed in test_segments.py, test_dict_order.py, test_wrapper.py and test_nested_layers.py.
+    # Followed in test_segments.py, test_dict_order.py and test_wrapper.py.
     "with pyg-lib, PyG takes aggr='mean' over the edges of all relations on such a graph, not of "
     "each: set torch_geometric.backend.use_segment_matmul = False for that of each, compiled",
     "x_dict or in_channels has its node types in another order than the layer's metadata, and with "
     "pyg-lib HGTConv takes another node type's weights then: give them in the metadata's order",
     "compiled code is not pickled: save the state dict, which has the module's names, or pickle "
     "the attribute `module`, and compile it again where it is loaded",
-    "; its layers of type {} are. Compile them in their places: {}{}",
+    "parametrizations of {} belong to the layer's class: call torch with the compiled layer's "
+    "attribute `module`",
 }
 FILES = (
     *(
@@ -80,7 +82,8 @@ FILES = (
     *(f"frontend/{name}" for name in ("from_pyg", "nn", "pyg", "pyg_order")),
     "frontend/type_order",
     *(f"runtime/{name}" for name in ("backends", "choice", "compiled", "executable", "fallback")),
-    *(f"runtime/{name}" for name in ("layer_runner", "nested_layers", "scored", "weights")),
+    "frontend/wrapper",
+    *(f"runtime/{name}" for name in ("layer_runner", "model_layers", "scored", "weights")),
 )
 RAISED = {"Unsupported", "InputError", "VariantError", "MemoryLimitError", "GraphError"}
 

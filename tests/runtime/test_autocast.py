@@ -7,7 +7,7 @@ import torch
 
 from hetune import nn as hetune_nn
 from hetune.variants.graph.convert.edge_index_dict import to_edge_index_dict
-from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
 from hetune.variants.testing.conformance import TOLERANCE, relative_error
 from hetune.variants.testing.layers import randomized

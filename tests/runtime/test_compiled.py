@@ -27,7 +27,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.plan.variants import BLOCK_NODES
 from hetune.variants.runtime.backends import backend_for, backend_named
-from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.fallback import FallbackWarning
 from hetune.variants.testing.conformance import TOLERANCE, relative_error

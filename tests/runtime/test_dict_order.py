@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from hetune.variants.errors import VariantError
-from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
 from hetune.variants.testing.conformance import TOLERANCE, relative_error
 from hetune.variants.testing.layers import randomized

@@ -12,7 +12,7 @@ from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.errors import GraphError, InputError
 from hetune.variants.graph.convert.edge_index_dict import to_edge_index_dict
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.cost_estimates import RooflineEstimator
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.fallback import FallbackWarning

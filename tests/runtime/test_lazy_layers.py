@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hetune.variants.errors import InputError, VariantError
-from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
 from hetune.variants.testing.conformance import TOLERANCE, relative_error
 

@@ -11,7 +11,7 @@ from hetune.variants.errors import InputError
 from hetune.variants.graph.convert.edge_index_dict import to_edge_index_dict
 from hetune.variants.graph.edit import edited
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.testing.conformance import TOLERANCE, relative_error
 from hetune.variants.testing.layers import randomized
 

@@ -13,7 +13,7 @@ import torch
 
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.cost_estimates import RooflineEstimator
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.workspace import ResultMemory

@@ -18,7 +18,7 @@ from hetune.variants.plan.lower import lower
 from hetune.variants.plan.nodes import BufferView, Plan
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.nodes import Program, Space, Type
-from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.memory import lay_out, layout_of

@@ -13,7 +13,7 @@ from hetune.variants.frontend.nn import FlatLayer
 from hetune.variants.frontend.trace import etype, node, ntype
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime import weights as kept
-from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.testing.graphs import typed_graph
 from hetune.variants.testing.unusual import node_biases, typed_keys
 

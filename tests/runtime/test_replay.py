@@ -17,7 +17,7 @@ import torch
 import hetune
 from hetune.variants.errors import CompileError, InputError, MemoryLimitError
 from hetune.variants.runtime import replay as module
-from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.cost_estimates import CostEstimates
 from hetune.variants.runtime.replay import CudaRecorder
 from hetune.variants.testing.layers import LAYERS, randomized

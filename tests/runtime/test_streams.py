@@ -11,7 +11,7 @@ from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime import compiled, executable, weights
 from hetune.variants.runtime import edges as edges_module
 from hetune.variants.runtime.calls import Calls
-from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.testing.programs import PROGRAMS

@@ -12,7 +12,7 @@ from hetune import nn
 from hetune.variants.graph.threads import kernel_threads, used_threads, using_threads
 from hetune.variants.runtime import layer_runner, thread_watch
 from hetune.variants.runtime.choice import Chosen
-from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.thread_watch import MOST_REST, REST, RUNS, ThreadWatch
 

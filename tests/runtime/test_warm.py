@@ -12,7 +12,7 @@ from hetune.costmodel.selection.selector import Selector
 from hetune.variants.errors import CompileError, VariantError
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.registry import Registry, Toolchain, override_default_registry
-from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.testing.layers import randomized
 
 pytestmark = pytest.mark.usefixtures("no_grad")

@@ -18,8 +18,8 @@ from torch.nn.modules.module import (
 import hetune
 from hetune.costmodel.selection.selector import Selector
 from hetune.variants.errors import VariantError
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.compiled import CompiledLayer
-from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.runtime.cost_estimates import RooflineEstimator
 
 geometric = pytest.importorskip("torch_geometric.nn")

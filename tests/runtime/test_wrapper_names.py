@@ -11,7 +11,7 @@ from torch.func import functional_call
 from torch.nn.utils import parametrizations, parametrize, prune
 
 from hetune.variants.errors import InputError
-from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
 from hetune.variants.testing.layers import randomized
 

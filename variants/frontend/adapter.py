@@ -1,4 +1,17 @@
-"""What a module is to the rest of hetune: a program, its weights, and how it is called."""
+"""What a module is to the rest of hetune: a program, its weights, and how it is called.
+
+    adapter = Adapter(module, program, weights, num_relations, read=read)
+
+    call = adapter.read(args, kwargs)       # a `Call`, or `Unsupported`: run the module itself
+    graph = call.graph()                    # kept by the tensors that it is made of
+    inputs = call.inputs(graph)             # {feature or constant: rows of nodes or edges}
+    weights = adapter.weights()             # {weight: rows of types}
+    results = ...                           # run the program
+    return call.result(graph, results)
+
+Inputs and results go by the program's names. Rows of edges are in the graph's own order, which is
+that of ``graph.src``; kernels' order is nobody else's concern.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hetune.variants.frontend.call import Call
 from hetune.variants.frontend.module_run import ModuleRun
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 from hetune.variants.graph.lazy_tensors import is_lazy, materialized
@@ -17,6 +31,8 @@ from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.program.nodes import Program
 
 Signature = Literal["flat", "hetero"]
+Reader = Callable[[tuple[Any, ...], Mapping[str, Any]], "Call | Unsupported"]
+"""Reads a call's positional and named arguments; raises `InputError` where they are none."""
 Metadata = tuple[Sequence[str], Sequence[CanonicalEtype]]
 ByType = Mapping[Any, Tensor]
 """Tensors by node type or by edge type."""
@@ -44,12 +60,15 @@ class Adapter:
         program: What it computes.
         signature: "flat" for ``(x, edge_index, edge_type)``, "hetero" for
             ``(x_dict, edge_index_dict)``.
-        width: Of a row of its features.
+        inputs: The program's features and constants.
+        width: Of a row of its feature ``x``; 0 if it has none.
         num_relations: Rows of its per-edge-type weights.
         metadata: Node types and canonical edge types that it was made for, where it was.
         vocabulary: Names of the types that its weights are for, in their order, where it was told.
         is_reversed: Messages go from ``edge_index[1]`` to ``edge_index[0]``.
         module_run: What a run of the module itself takes, where graphs may be left to it.
+        read: Reads its calls; None: they are read as ``(x, edge_index, edge_type)`` or
+            ``(x_dict, edge_index_dict)``, by the signature.
     """
 
     def __init__(
@@ -64,6 +83,7 @@ class Adapter:
         module_run: ModuleRun | None = None,
         graph_refusal: Callable[[Any, HeteroGraph], str | None] | None = None,
         order_refusal: Callable[[Any, ByType, ByType], str | None] | None = None,
+        read: Reader | None = None,
     ) -> None:
         self.module = module
         self.program = program
@@ -77,7 +97,9 @@ class Adapter:
         self._order_refusal = order_refusal
         self._weights = weights
         self._options = _options(module)
-        self.width = program.type_of("x").width
+        self.read = read
+        self.inputs = tuple(param for param in program.params if param.role != "weight")
+        self.width = sum(param.type.width for param in self.inputs if param.name == "x")
         self._named_parts = dict(module.named_modules())
         self._parts = [*self._named_parts.values()]
         self._is_there = [

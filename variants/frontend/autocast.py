@@ -6,12 +6,14 @@ Compiled layers compute in float32 all the same, so that their results are at le
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hetune.variants.frontend.adapter import Adapter
-from hetune.variants.frontend.calls import Call
+from hetune.variants.frontend.call import Call
+from hetune.variants.frontend.calls import LayerCall
 from hetune.variants.frontend.nn import RelationalLayer
 
 Dtypes = torch.dtype | Mapping[str, torch.dtype]
@@ -30,9 +32,8 @@ class Autocast:
 
     def dtypes(self, adapter: Adapter, call: Call, device: torch.device) -> Dtypes:
         """Those of a call's result: float32 where autocast is off, and of `hetune.nn`'s layers."""
-        if not torch.is_autocast_enabled(device.type) or isinstance(
-            adapter.module, RelationalLayer
-        ):
+        is_own = isinstance(adapter.module, RelationalLayer)
+        if not torch.is_autocast_enabled(device.type) or is_own or not isinstance(call, LayerCall):
             return torch.float32
         if isinstance(call.x, Tensor):
             if adapter.signature == "hetero":
@@ -46,7 +47,7 @@ class Autocast:
         return self._known[key]
 
 
-def cast(result: Tensor | dict[str, Tensor], dtypes: Dtypes) -> Tensor | dict[str, Tensor]:
+def cast(result: Any, dtypes: Dtypes) -> Any:
     """A float32 result in these dtypes."""
     if dtypes is torch.float32:
         return result
@@ -57,7 +58,7 @@ def cast(result: Tensor | dict[str, Tensor], dtypes: Dtypes) -> Tensor | dict[st
     return {name: rows.to(dtypes.get(name, torch.float32)) for name, rows in result.items()}
 
 
-def _asked(adapter: Adapter, call: Call, device: torch.device) -> Dtypes:
+def _asked(adapter: Adapter, call: LayerCall, device: torch.device) -> Dtypes:
     width = adapter.width
     edge = torch.zeros(2, 1, dtype=torch.int64, device=device)
     with torch.no_grad():

@@ -1,17 +1,9 @@
-"""How a module's own call reads as nodes on a graph, and what it wants back.
-
-call = read_call(adapter, args, kwargs)  # or Unsupported: run the module itself
-graph = graph_of(adapter, call)
-x = rows_of(adapter, call, graph)
-...
-return result_of(adapter, call, graph, out)
-"""
+"""How a module's own call reads as rows and a graph, and what it wants back."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -20,6 +12,7 @@ from torch import Tensor, nn
 
 from hetune.variants.errors import GraphError, InputError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
+from hetune.variants.frontend.call import Call
 from hetune.variants.frontend.edge_errors import check_edge_dict, check_edge_tensors
 from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph import CanonicalEtype, HeteroGraph, from_edge_index_dict
@@ -32,17 +25,24 @@ _REVERSED = GraphSlot[None, HeteroGraph]()
 _NAMES = "int16, int32 or int64"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Call:
-    """What a module was called with.
+class LayerCall(Call):
+    """A call with rows of nodes and typed edges.
 
-    Attributes:
-        x: Features of all nodes, or of each node type.
+    Args:
+        adapter: Of the layer.
+        x: Its feature ``x``, of all nodes or of each node type.
         edges: A graph, ``(edge_index, edge_type)``, or an edge_index for each edge type.
     """
 
-    x: Tensor | Mapping[str, Tensor]
-    edges: HeteroGraph | tuple[Tensor, Tensor] | Mapping[CanonicalEtype, Tensor]
+    __slots__ = ("_adapter", "_edges", "x")
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        x: Tensor | Mapping[str, Tensor],
+        edges: HeteroGraph | tuple[Tensor, Tensor] | Mapping[CanonicalEtype, Tensor],
+    ) -> None:
+        self._adapter, self.x, self._edges = adapter, x, edges
 
     @property
     def features(self) -> tuple[Tensor, ...]:
@@ -50,11 +50,106 @@ class Call:
         return (self.x,) if isinstance(self.x, Tensor) else tuple(self.x.values())
 
     @property
+    def edges(self) -> object:
+        """As they were given."""
+        return self._edges
+
+    @property
     def tensors(self) -> tuple[Tensor, ...]:
         """The edge tensors, none where a graph was given."""
-        if isinstance(self.edges, HeteroGraph):
+        if isinstance(self._edges, HeteroGraph):
             return ()
-        return self.edges if isinstance(self.edges, tuple) else tuple(self.edges.values())
+        return self._edges if isinstance(self._edges, tuple) else tuple(self._edges.values())
+
+    @property
+    def others(self) -> tuple[object, ...]:
+        """Numbers of nodes, and edge types."""
+        if isinstance(self.x, Tensor):
+            return (self.x.shape[0],)
+        counts = ((name, rows.shape[0]) for name, rows in self.x.items())
+        return (*counts, *(self._edges if isinstance(self._edges, Mapping) else ()))
+
+    def graph(self) -> HeteroGraph:
+        """The graph, in the direction that messages go; built where edge tensors were given."""
+        adapter = self._adapter
+        match self._edges:
+            case HeteroGraph() as graph:
+                order_of(adapter, graph)
+                if not adapter.is_reversed:
+                    return graph
+                return graph.state.of(_REVERSED, None, lambda: _reversed(graph))
+            case (edge_index, edge_type):
+                assert isinstance(self.x, Tensor)
+                return flat_graph(adapter, edge_index, edge_type, self.x.shape[0])
+            case edges:
+                assert isinstance(self.x, Mapping)
+                assert adapter.metadata is not None
+                try:
+                    return from_edge_index_dict(edges, x_dict=self.x, metadata=adapter.metadata)
+                except GraphError:
+                    check_edge_dict(edges, self.x, list(adapter.metadata[1]))
+                    raise
+
+    def inputs(self, graph: HeteroGraph) -> dict[str, Tensor]:
+        """Features of all nodes in the graph's order, [N, width].
+
+        Raises:
+            InputError: Their number or device is not the graph's, or their width not the module's.
+        """
+        width = self._adapter.width
+        x = self.x if isinstance(self.x, Tensor) else _concatenated(self.x, graph, width)
+        if x.shape != (graph.num_nodes, width):
+            raise InputError(
+                f"x has the shape {list(x.shape)}: give one row of {width} for each of the graph's "
+                f"{graph.num_nodes} nodes"
+            )
+        check_device("x", x, graph)
+        return {"x": x}
+
+    def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Tensor | dict[str, Tensor]:
+        """The result [N, width] as the call wants it: dictionaries get views per node type."""
+        (out,) = results
+        out = out if out.dim() == 2 else out.flatten(1)
+        if isinstance(self.x, Tensor):
+            return out
+        first = dict(zip(graph.ntype_names, graph.node_offsets, strict=False))
+        return {
+            name: out[first[name] : first[name] + self.x[name].shape[0]]
+            for name in self._adapter.result_types
+            if name in self.x
+        }
+
+
+def flat_graph(
+    adapter: Adapter, edge_index: Tensor, edge_type: Tensor, num_nodes: int
+) -> HeteroGraph:
+    """The graph of edge tensors, in the direction that messages go.
+
+    Raises:
+        GraphError: The edges are no graph.
+        InputError: They do not fit the module.
+    """
+    src, dst = (1, 0) if adapter.is_reversed else (0, 1)
+    relations = adapter.num_relations
+    try:
+        return HeteroGraph(
+            edge_index[src],
+            edge_index[dst],
+            edge_type,
+            num_nodes=num_nodes,
+            num_etypes=relations,
+        )
+    except GraphError:
+        check_edge_tensors(edge_index, edge_type, num_nodes, relations)
+        raise
+
+
+def check_device(name: str, rows: Tensor, graph: HeteroGraph) -> None:
+    """Raises `InputError` unless rows are where the graph is."""
+    if rows.device != graph.device:
+        raise InputError(
+            f"{name} is on {rows.device} but the graph is on {graph.device}: move one of them"
+        )
 
 
 def read_call(
@@ -65,13 +160,15 @@ def read_call(
     Raises:
         InputError: They are not the arguments of such a call.
     """
+    if adapter.read is not None:
+        return adapter.read(args, kwargs)
     is_flat = adapter.signature == "flat"
     match args:
         case Tensor() as rows, HeteroGraph() as graph if not kwargs:  # most calls: no binding
-            reason = _feature_refusal("x", rows)
-            return Call(rows, graph) if reason is None else Unsupported(reason)
+            reason = feature_refusal("x", rows)
+            return LayerCall(adapter, rows, graph) if reason is None else Unsupported(reason)
         case Tensor() as rows, Tensor() as ids, Tensor() as types if not kwargs and is_flat:
-            return _read_flat(rows, ids, types)
+            return _read_flat(adapter, rows, ids, types)
         case Mapping() as x_dict, Mapping() as lists if not (kwargs or is_flat):
             return _read_hetero(adapter, x_dict, lists)
     signature = _signature(type(adapter.module).forward)
@@ -87,7 +184,7 @@ def read_call(
             return Unsupported(f"the argument {name} is not supported")
     if adapter.signature == "hetero":
         return _read_hetero(adapter, x, edges)
-    return _read_flat(x, edges, edge_type)
+    return _read_flat(adapter, x, edges, edge_type)
 
 
 def parameter_names(module: nn.Module) -> tuple[str, ...]:
@@ -100,13 +197,21 @@ def _signature(forward: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(forward)
 
 
-def _read_flat(x: object, edges: object, edge_type: object) -> Call | Unsupported:
+def _read_flat(
+    adapter: Adapter, x: object, edges: object, edge_type: object
+) -> LayerCall | Unsupported:
     if not isinstance(x, Tensor):
         return Unsupported(f"x is {_kind(x)}: only float tensors [N, width] are supported")
-    if (reason := _feature_refusal("x", x)) is not None:
+    if (reason := feature_refusal("x", x)) is not None:
         return Unsupported(reason)
     if isinstance(edges, HeteroGraph):
-        return Call(x, edges)
+        return LayerCall(adapter, x, edges)
+    read = read_edges(edges, edge_type)
+    return read if isinstance(read, Unsupported) else LayerCall(adapter, x, read)
+
+
+def read_edges(edges: object, edge_type: object) -> tuple[Tensor, Tensor] | Unsupported:
+    """An edge_index [2, E] and an edge_type [E] of integers, or why they are none."""
     edges = _unwrapped(edges)
     if (reason := _edge_refusal("edge_index", edges)) is not None:
         return Unsupported(reason)
@@ -118,25 +223,25 @@ def _read_flat(x: object, edges: object, edge_type: object) -> Call | Unsupporte
     if (reason := _wrapped("edge_type", edge_type)) is not None:
         return Unsupported(reason)
     assert isinstance(edges, Tensor)
-    return Call(x, (edges, edge_type))
+    return edges, edge_type
 
 
-def _read_hetero(adapter: Adapter, x: object, edges: object) -> Call | Unsupported:
+def _read_hetero(adapter: Adapter, x: object, edges: object) -> LayerCall | Unsupported:
     if isinstance(x, Tensor):
-        if (reason := _feature_refusal("x", x)) is not None:
+        if (reason := feature_refusal("x", x)) is not None:
             return Unsupported(reason)
         if isinstance(edges, HeteroGraph):
-            return Call(x, edges)
+            return LayerCall(adapter, x, edges)
         raise InputError(f"x is a tensor but the edges are {_kind(edges)}: give a HeteroGraph")
     if not isinstance(x, Mapping):
         return Unsupported(f"x_dict is {_kind(x)}: only dictionaries of tensors are supported")
     for name, rows in x.items():
         if not isinstance(rows, Tensor):
             return Unsupported(f"x_dict[{name!r}] is {_kind(rows)}: only tensors are supported")
-        if (reason := _feature_refusal(f"x_dict[{name!r}]", rows)) is not None:
+        if (reason := feature_refusal(f"x_dict[{name!r}]", rows)) is not None:
             return Unsupported(reason)
     if isinstance(edges, HeteroGraph):
-        return Call(x, edges)
+        return LayerCall(adapter, x, edges)
     if not isinstance(edges, Mapping):
         return Unsupported(f"edge_index_dict is {_kind(edges)}: only dictionaries are supported")
     found: dict[CanonicalEtype, Any] = {key: _unwrapped(ids) for key, ids in edges.items()}
@@ -144,10 +249,11 @@ def _read_hetero(adapter: Adapter, x: object, edges: object) -> Call | Unsupport
         if (reason := _edge_refusal(f"edge_index_dict[{key}]", value)) is not None:
             return Unsupported(reason)
     reason = adapter.order_refusal(x, found)
-    return Call(x, found) if reason is None else Unsupported(reason)
+    return LayerCall(adapter, x, found) if reason is None else Unsupported(reason)
 
 
-def _feature_refusal(name: str, x: Tensor) -> str | None:
+def feature_refusal(name: str, x: Tensor) -> str | None:
+    """Why rows cannot be read, or None."""
     if x.is_nested:
         return f"{name} is a nested tensor: only float32 tensors [N, width] are supported"
     is_float = x.dtype is torch.float32 or (
@@ -186,62 +292,6 @@ def _kind(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
 
 
-def graph_of(adapter: Adapter, call: Call) -> HeteroGraph:
-    """The call's graph, in the direction that messages go; built where it gave edge tensors.
-
-    Raises:
-        GraphError: The edges are no graph.
-        InputError: The graph does not fit the module.
-    """
-    match call.edges:
-        case HeteroGraph() as graph:
-            order_of(adapter, graph)
-            if not adapter.is_reversed:
-                return graph
-            return graph.state.of(_REVERSED, None, lambda: _reversed(graph))
-        case (edge_index, edge_type):
-            assert isinstance(call.x, Tensor)
-            src, dst = (1, 0) if adapter.is_reversed else (0, 1)
-            num_nodes, num_relations = call.x.shape[0], adapter.num_relations
-            try:
-                return HeteroGraph(
-                    edge_index[src],
-                    edge_index[dst],
-                    edge_type,
-                    num_nodes=num_nodes,
-                    num_etypes=num_relations,
-                )
-            except GraphError:
-                check_edge_tensors(edge_index, edge_type, num_nodes, num_relations)
-                raise
-        case edges:
-            assert isinstance(call.x, Mapping)
-            assert adapter.metadata is not None
-            try:
-                return from_edge_index_dict(edges, x_dict=call.x, metadata=adapter.metadata)
-            except GraphError:
-                check_edge_dict(edges, call.x, list(adapter.metadata[1]))
-                raise
-
-
-def rows_of(adapter: Adapter, call: Call, graph: HeteroGraph) -> Tensor:
-    """Features of all nodes in the graph's order, [N, width].
-
-    Raises:
-        InputError: Their number or device is not the graph's, or their width not the module's.
-    """
-    width = adapter.width
-    x = call.x if isinstance(call.x, Tensor) else _concatenated(call.x, graph, width)
-    if x.shape != (graph.num_nodes, width):
-        raise InputError(
-            f"x has the shape {list(x.shape)}: give one row of {width} for each of the graph's "
-            f"{graph.num_nodes} nodes"
-        )
-    if x.device != graph.device:
-        raise InputError(f"x is on {x.device} but the graph is on {graph.device}: move one of them")
-    return x
-
-
 def _concatenated(x_dict: Mapping[str, Tensor], graph: HeteroGraph, width: int) -> Tensor:
     offsets = graph.node_offsets
     for name, first, last in zip(graph.ntype_names, offsets, offsets[1:], strict=False):
@@ -259,10 +309,10 @@ def _concatenated(x_dict: Mapping[str, Tensor], graph: HeteroGraph, width: int) 
     parts = [x_dict[name] for name in graph.ntype_names if name in x_dict]
     if not parts:
         return torch.empty(0, width, dtype=torch.float32, device=graph.device)
-    return _joined(parts)
+    return joined(parts)
 
 
-def _joined(parts: list[Tensor]) -> Tensor:
+def joined(parts: list[Tensor]) -> Tensor:
     """The rows of all parts: a view where they lie one after the other, as views of one tensor do.
 
     So do the results of a layer before this one.
@@ -278,20 +328,6 @@ def _joined(parts: list[Tensor]) -> Tensor:
         end += part.numel()
     rows = sum(part.shape[0] for part in parts)
     return first.as_strided((rows, first.shape[1]), (first.shape[1], 1))
-
-
-def result_of(
-    adapter: Adapter, call: Call, graph: HeteroGraph, out: Tensor
-) -> Tensor | dict[str, Tensor]:
-    """The result [N, width] as the call wants it: dictionaries get views per node type."""
-    if isinstance(call.x, Tensor):
-        return out
-    first = dict(zip(graph.ntype_names, graph.node_offsets, strict=False))
-    return {
-        name: out[first[name] : first[name] + call.x[name].shape[0]]
-        for name in adapter.result_types
-        if name in call.x
-    }
 
 
 def _reversed(graph: HeteroGraph) -> HeteroGraph:

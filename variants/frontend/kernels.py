@@ -5,15 +5,8 @@ from __future__ import annotations
 import math
 
 from hetune.variants.errors import ProgramError
-from hetune.variants.frontend.trace import (
-    Graph,
-    Value,
-    dot,
-    layer_program,
-    node,
-    ntype,
-    softmax,
-)
+from hetune.variants.frontend.functions import dot, softmax
+from hetune.variants.frontend.trace import Graph, Value, layer_program, node, ntype
 from hetune.variants.program.nodes import Program
 
 

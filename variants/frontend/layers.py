@@ -9,20 +9,8 @@ from __future__ import annotations
 import math
 
 from hetune.variants.errors import ProgramError
-from hetune.variants.frontend.trace import (
-    Graph,
-    Value,
-    dot,
-    etype,
-    gelu,
-    layer_program,
-    leaky_relu,
-    node,
-    ntype,
-    shared,
-    sigmoid,
-    softmax,
-)
+from hetune.variants.frontend.functions import dot, gelu, leaky_relu, sigmoid, softmax
+from hetune.variants.frontend.trace import Graph, Value, etype, layer_program, node, ntype, shared
 from hetune.variants.program.nodes import Program
 
 

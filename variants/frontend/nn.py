@@ -17,12 +17,13 @@ from torch.nn import Parameter
 
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter, Metadata, as_rows
-from hetune.variants.frontend.calls import Call, graph_of, result_of, rows_of
+from hetune.variants.frontend.call import Call
+from hetune.variants.frontend.calls import LayerCall
 from hetune.variants.frontend.layer_arguments import check_sizes, checked_metadata
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph import CanonicalEtype, HeteroGraph
-from hetune.variants.program.interpret import interpret
+from hetune.variants.program.interpret import interpret_results
 from hetune.variants.program.nodes import Program
 
 EdgeIndexDict = Mapping[CanonicalEtype, Tensor]
@@ -65,16 +66,17 @@ class RelationalLayer(nn.Module, ABC):
         program, relations = self.program(), self.num_relations
         return Adapter(self, program, self.weights, relations, metadata=self.metadata)
 
-    def _run(self, call: Call) -> Tensor | dict[str, Tensor]:
-        adapter = self.adapter()
-        graph = graph_of(adapter, call)
-        x = rows_of(adapter, call, graph)
+    def _run(self, adapter: Adapter, call: Call) -> Any:
+        graph = call.graph()
+        inputs = call.inputs(graph)
         weights = order_of(adapter, call.edges).weights(adapter.program, self.weights())
-        if torch.is_autocast_enabled(x.device.type):  # as operators before the layer have left them
-            x = x.to(next(iter(weights.values())).dtype)
-        rows = x.view(-1, *adapter.program.type_of("x").shape)
-        out = interpret(adapter.program, {**weights, "x": rows}, graph)
-        return result_of(adapter, call, graph, out.flatten(1))
+        if torch.is_autocast_enabled(graph.device.type):  # as operators before it have left them
+            dtype = next(iter(weights.values())).dtype
+            inputs = {name: rows.to(dtype) for name, rows in inputs.items()}
+        for param in adapter.inputs:
+            inputs[param.name] = inputs[param.name].view(-1, *param.type.shape)
+        results = interpret_results(adapter.program, {**weights, **inputs}, graph)
+        return call.result(graph, results)
 
 
 class FlatLayer(RelationalLayer):
@@ -97,14 +99,14 @@ class FlatLayer(RelationalLayer):
             InputError: A shape does not fit.
             GraphError: The edges are no graph.
         """
+        adapter = self.adapter()
         if isinstance(edges, HeteroGraph):
-            call = Call(x, edges)
+            call = LayerCall(adapter, x, edges)
         elif edge_type is not None:
-            call = Call(x, (edges, edge_type))
+            call = LayerCall(adapter, x, (edges, edge_type))
         else:
             raise InputError("edge_type is missing: give a type for each edge, or a HeteroGraph")
-        out = self._run(call)
-        assert isinstance(out, Tensor)
+        out: Tensor = self._run(adapter, call)
         return out
 
 
@@ -353,7 +355,9 @@ class HGT(RelationalLayer):
         """
         if isinstance(x, Tensor) and not isinstance(edges, HeteroGraph):
             raise InputError("x is a tensor but the edges are a dictionary: give a HeteroGraph")
-        return self._run(Call(x, edges))
+        adapter = self.adapter()
+        out: Tensor | dict[str, Tensor] = self._run(adapter, LayerCall(adapter, x, edges))
+        return out
 
 
 def _empty(*shape: int) -> Parameter:

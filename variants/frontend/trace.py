@@ -20,14 +20,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, NoReturn
 
 from hetune.variants.errors import ProgramError
+from hetune.variants.program.infer import infer
 from hetune.variants.program.nodes import (
+    Concat,
     Count,
-    Dot,
     End,
+    Fold,
     Let,
     Linear,
     Map,
@@ -36,14 +39,14 @@ from hetune.variants.program.nodes import (
     Program,
     Reduce,
     Reshape,
-    Softmax,
+    Slice,
     Space,
     Take,
     Type,
     ends_between,
 )
 from hetune.variants.program.text import show_op, show_type
-from hetune.variants.program.verify import infer, verify
+from hetune.variants.program.verify import verify
 
 
 def node(*shape: int) -> Type:
@@ -54,6 +57,18 @@ def node(*shape: int) -> Type:
 def edge(*shape: int) -> Type:
     """A parameter with a row per edge, given at each run."""
     return Type(Space.EDGE, shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A type of rows that depend on the graph alone. Made by `constant`."""
+
+    type: Type
+
+
+def constant(type: Type) -> Constant:
+    """A parameter of `node` or `edge` rows that are the same at each run on a graph."""
+    return Constant(type)
 
 
 def etype(*shape: int) -> Type:
@@ -95,9 +110,9 @@ class _Trace:
 class Value:
     """A value of the program that is being traced. Made by the graph and by operators.
 
-    ``+ - * /`` work row by row; the shorter row shape must be a prefix of the longer one. Numbers
-    may scale a value, be subtracted from (``1 - x``) or divided by it (``1 / x``). ``x @ w`` is the
-    linear map whose weight each row's type chooses.
+    ``+ - * / **`` work row by row; the shorter row shape must be a prefix of the longer one. The
+    other operand may be a number, but for ``2 ** x``. ``x @ w`` is the linear map whose weight each
+    row's type chooses.
     """
 
     __slots__ = ("_trace", "name")
@@ -121,25 +136,49 @@ class Value:
         """The same elements of each row under another row shape."""
         return self._trace.emit(Reshape(self.name, shape), "reshape")
 
+    def take(self, space: Space, end: End = End.NONE) -> Value:
+        """The rows that each row of a finer space belongs to."""
+        return self._trace.emit(Take(self.name, space, end), f"{self.name}_{space}")
+
     def __matmul__(self, w: Value) -> Value:
         weight = self._known(w, "@")
         return self._trace.emit(Linear(self.name, weight), f"by_{weight}")
 
-    def __add__(self, other: Value) -> Value:
-        return self._map("add", other, "+")
+    def apply(self, fn: str, *others: Value, const: float | None = None) -> Value:
+        """A function of ``program.functions.MAP_ARITY``."""
+        names = tuple(self._known(other, fn) for other in others)
+        return self._trace.emit(Map(fn, (self.name, *names), const), fn)
 
-    def __sub__(self, other: Value) -> Value:
-        return self._map("sub", other, "-")
+    def fold(self, axis: int, fn: str = "sum") -> Value:
+        """The "sum", "mean", "max" or "min" over an axis of each row, counted from 0 or the end."""
+        at = axis + len(self.shape) if axis < 0 else axis
+        return self._trace.emit(Fold(self.name, at, fn), fn)
+
+    def slice(self, start: int, stop: int) -> Value:
+        """Elements of each row's last axis; ``stop`` is not included."""
+        return self._trace.emit(Slice(self.name, start, stop), "slice")
+
+    def concat(self, *others: Value) -> Value:
+        """This and other rows side by side on their last axis."""
+        names = tuple(self._known(other, "concat") for other in others)
+        return self._trace.emit(Concat((self.name, *names)), "concat")
+
+    def __add__(self, other: Value | float) -> Value:
+        return self._with("add", "shift", other, "+")
+
+    def __radd__(self, number: float) -> Value:
+        return self + number
+
+    def __sub__(self, other: Value | float) -> Value:
+        if isinstance(other, int | float):
+            return self + -other
+        return self._with("sub", "", other, "-")
 
     def __rsub__(self, number: float) -> Value:
-        if number != 1:
-            self._refuse(number, "-")
-        return _map("one_minus", self)
+        return self.apply("one_minus") if number == 1 else -self + number
 
     def __mul__(self, other: Value | float) -> Value:
-        if isinstance(other, int | float):
-            return _map("scale", self, float(other))
-        return self._map("mul", other, "*")
+        return self._with("mul", "scale", other, "*")
 
     def __rmul__(self, number: float) -> Value:
         return self * number
@@ -147,14 +186,20 @@ class Value:
     def __truediv__(self, other: Value | float) -> Value:
         if isinstance(other, int | float):
             return self * (1 / other)
-        return self._map("div", other, "/")
+        return self._with("div", "", other, "/")
 
     def __rtruediv__(self, number: float) -> Value:
-        inverse = _map("reciprocal", self)
+        inverse = self.apply("reciprocal")
         return inverse if number == 1 else inverse * number
+
+    def __pow__(self, other: Value | float) -> Value:
+        return self.apply("square") if other == 2 else self._with("pow", "pow_c", other, "**")
 
     def __neg__(self) -> Value:
         return self * -1.0
+
+    def __abs__(self) -> Value:
+        return self.apply("abs")
 
     def __bool__(self) -> NoReturn:
         raise ProgramError(
@@ -167,9 +212,10 @@ class Value:
     def __repr__(self) -> str:
         return f"{self.name}: {show_type(self.type)}"
 
-    def _map(self, fn: str, other: Value, sign: str) -> Value:
-        args = (self.name, self._known(other, sign))
-        return self._trace.emit(Map(fn, args), fn)
+    def _with(self, fn: str, with_constant: str, other: Value | float, sign: str) -> Value:
+        if isinstance(other, int | float) and with_constant:
+            return self.apply(with_constant, const=float(other))
+        return self._trace.emit(Map(fn, (self.name, self._known(other, sign))), fn)
 
     def _known(self, other: object, sign: str) -> str:
         if not isinstance(other, Value):
@@ -230,13 +276,13 @@ class Graph:
 
     def mean(self, x: Value) -> Value:
         """For each node the sum, over edge types, of the mean of its incoming edges' rows."""
-        pair_share = _map("reciprocal", self.count(Space.DST_PAIR))
+        pair_share = self.count(Space.DST_PAIR).apply("reciprocal")
         share = self._trace.emit(Take(pair_share.name, Space.EDGE), "share")
         return self.sum(share * x)
 
-    def count(self, over: Space = Space.NODE) -> Value:
-        """How many edges come in at each node, or in each (destination, edge type) pair."""
-        return self._trace.emit(Count(over), "count")
+    def count(self, over: Space = Space.NODE, end: End = End.DST) -> Value:
+        """How many edges come in at each node or destination pair, or go out (``End.SRC``)."""
+        return self._trace.emit(Count(over, end=end), "count")
 
     def _end(self, x: Value, end: End) -> Value:
         space = Space.EDGE
@@ -248,56 +294,6 @@ class Graph:
         if not isinstance(x, Value) or x._trace is not self._trace:
             raise ProgramError(f"{x!r} is no value of this program: pass it in as a parameter")
         return x.name
-
-
-def _map(fn: str, x: Value, const: float | None = None) -> Value:
-    if not isinstance(x, Value):
-        raise ProgramError(f"{fn} of {x!r}: give it a value of the program")
-    return x._trace.emit(Map(fn, (x.name,), const), fn)
-
-
-def leaky_relu(x: Value, slope: float = 0.01) -> Value:
-    """``x`` where it is positive, else ``slope * x``."""
-    return _map("leaky_relu", x, float(slope))
-
-
-def relu(x: Value) -> Value:
-    """``max(x, 0)``."""
-    return _map("relu", x)
-
-
-def gelu(x: Value) -> Value:
-    """``x`` times the normal distribution's mass below it (exact, by erf)."""
-    return _map("gelu", x)
-
-
-def exp(x: Value) -> Value:
-    """``e ** x``."""
-    return _map("exp", x)
-
-
-def sigmoid(x: Value) -> Value:
-    """``1 / (1 + exp(-x))``."""
-    return _map("sigmoid", x)
-
-
-def tanh(x: Value) -> Value:
-    """Hyperbolic tangent."""
-    return _map("tanh", x)
-
-
-def dot(x: Value, y: Value) -> Value:
-    """Inner product over the last axis: (H, D) with (H, D), or (D,) with (H, D), gives (H,)."""
-    if not isinstance(x, Value):
-        raise ProgramError(f"dot of {x!r}: give it values of the program")
-    return x._trace.emit(Dot(x.name, x._known(y, "dot")), "dot")
-
-
-def softmax(score: Value, over: Space) -> Value:
-    """Softmax of edge scores among the edges that share a node or a (node, edge type) pair."""
-    if not isinstance(score, Value):
-        raise ProgramError(f"softmax of {score!r}: give it a value of the program")
-    return score._trace.emit(Softmax(score.name, over), "softmax")
 
 
 def layer_program(function: Callable[..., Any]) -> Callable[..., Program]:
@@ -312,7 +308,7 @@ def layer_program(function: Callable[..., Any]) -> Callable[..., Program]:
     names = [p.name for p in declared if p.kind is not inspect.Parameter.KEYWORD_ONLY]
 
     @wraps(function)
-    def build(*args: Type | None, **kwargs: Any) -> Program:
+    def build(*args: Type | Constant | None, **kwargs: Any) -> Program:
         trace = _Trace()
         try:
             bound = signature.bind(Graph(trace), *args, **kwargs)
@@ -324,13 +320,17 @@ def layer_program(function: Callable[..., Any]) -> Callable[..., Program]:
             given = bound.arguments[name]
             if given is None:
                 continue
-            if not isinstance(given, Type):
+            role = "constant"
+            if isinstance(given, Constant):
+                given = given.type
+            elif isinstance(given, Type):
+                role = "weight" if given.space.is_weight else "feature"
+            else:
                 raise ProgramError(
                     f"layer {function.__name__}: parameter {name!r} is {given!r}: give a type, "
                     "such as node(64) or etype(64, 64), or None to leave it out"
                 )
             trace.types[name] = given
-            role = "weight" if given.space.is_weight else "feature"
             params.append(Param(name, given, role))
             bound.arguments[name] = Value(trace, name)
         result = function(*bound.args, **bound.kwargs)

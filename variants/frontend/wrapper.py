@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, Self
@@ -127,6 +128,12 @@ class ModuleWrapper(nn.Module):
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
         self.module._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self
+
+    def __reduce__(self) -> Any:
+        raise pickle.PicklingError(
+            "compiled code is not pickled: save the state dict, which has the module's names, or "
+            "pickle the attribute `module`, and compile it again where it is loaded"
+        )
 
     def _replicate_for_data_parallel(self) -> Any:
         # Replicas get parameters of their own.

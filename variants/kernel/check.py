@@ -8,15 +8,15 @@ import re
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import Rows, Stmt
 from hetune.variants.kernel.text import show_rows, show_statement, show_type
-from hetune.variants.program.nodes import MAP_ARITY, End, Space, Type
+from hetune.variants.program.functions import MAP_ARITY, WITH_CONSTANT
+from hetune.variants.program.nodes import End, Space, Type
 
-APPLY_ARITY = {**MAP_ARITY, "max": 2}
-"""The functions of `Apply` and how many arguments each takes."""
-
-WITH_CONSTANT = frozenset({"leaky_relu", "scale"})
-"""The functions that need a constant; no other takes one."""
-
-OPERAND_FUNCTIONS = frozenset(fn for fn, arity in MAP_ARITY.items() if arity == 1) - {"reciprocal"}
+OPERAND_FUNCTIONS = frozenset(fn for fn, arity in MAP_ARITY.items() if arity == 1) - {
+    "reciprocal",
+    "log",
+    "rsqrt",
+    "pow_c",
+}
 """The functions that a product's operand may go through: padding of its rows stays finite."""
 
 PAIRS = (Space.SRC_PAIR, Space.DST_PAIR)
@@ -58,10 +58,10 @@ class Check:
         self, fn: str, arguments: int, const: float | None, statement: Stmt | None = None
     ) -> None:
         """There is such a function of so many arguments, with a constant or without."""
-        arity = APPLY_ARITY.get(fn)
+        arity = MAP_ARITY.get(fn)
         if arity is None:
             raise self.error(
-                f"there is no function {fn!r}: use one of {', '.join(APPLY_ARITY)}", statement
+                f"there is no function {fn!r}: use one of {', '.join(MAP_ARITY)}", statement
             )
         if arguments != arity:
             raise self.error(f"{fn} takes {arity} arguments, not {arguments}", statement)

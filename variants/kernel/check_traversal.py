@@ -24,6 +24,7 @@ from hetune.variants.kernel.nodes import (
 from hetune.variants.kernel.text import show_rows, show_type
 from hetune.variants.kernel.walk import statements, writes
 from hetune.variants.kernel.weighted import pair_loop, weighted_sums
+from hetune.variants.kernel.widths import apply_shape
 from hetune.variants.program.nodes import End, Space, Type
 
 REDUCTIONS = ("sum", "max")
@@ -313,7 +314,16 @@ class TraversalCheck(Check):
     def _apply(self, apply: Apply, statement: Stmt) -> tuple[int, ...]:
         self.function(apply.fn, len(apply.args), apply.const, statement)
         shapes = [self._value(arg, statement) for arg in apply.args]
-        longest = max(shapes, key=len)
+        if apply.fn == "outer":
+            x, y = shapes
+            if not x or len(x) != len(y) or x[:-1] != y[:-1]:
+                raise self.error(
+                    f"row shapes {x} and {y} have no outer product: make all axes but the last "
+                    "equal",
+                    statement,
+                )
+            return apply_shape(apply.fn, shapes)
+        longest = apply_shape(apply.fn, shapes)
         for shape in shapes:
             if longest[: len(shape)] != shape:
                 raise self.error(

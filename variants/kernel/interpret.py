@@ -49,7 +49,8 @@ def interpret(
     Args:
         launch: The launch; `verify` accepts it.
         values: A contiguous tensor for each buffer, [rows, *shape] or [rows, width] (a row shape
-            of () also [rows]), all of one floating dtype on one device. Written in place.
+            of () also [rows]), all of one floating dtype on one device, but for buffers of
+            bfloat16. Written in place.
         index_of: The index of each group that the launch names.
         graph: The graph that the indexes belong to.
 
@@ -95,11 +96,11 @@ class _Machine(RowTensors):
         has_edge = self._has_edge(gemm.only)
         out = self.tensors[gemm.out].view(product.shape)
         if gemm.fill:
-            out[~has_edge] = self._filling(gemm, product)[~has_edge]
+            out[~has_edge] = self._filling(gemm, product)[~has_edge].to(out.dtype)
         if gemm.accumulate:
             out[has_edge] += product[has_edge]
         else:
-            out[has_edge] = product[has_edge]
+            out[has_edge] = product[has_edge].to(out.dtype)
 
     def _tail(self, gemm: Gemm, product: torch.Tensor) -> None:
         """Run what becomes of the rows, those that are filled among them."""

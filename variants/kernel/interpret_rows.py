@@ -9,7 +9,7 @@ import torch
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.kernel.nodes import Launch, Rows
+from hetune.variants.kernel.nodes import Element, Launch, Rows
 from hetune.variants.program.nodes import End, Space, Type
 
 IndexOf = Callable[[str], GraphIndex]
@@ -52,13 +52,15 @@ class RowTensors:
             if name not in values:
                 raise InputError(f"no tensor for buffer {name!r}: add it to values")
             self.tensors[name] = self._view(name, type, values[name])
-        first = next(iter(self.tensors.values()))
+        narrow = {b.name for b in launch.buffers if b.element is Element.BFLOAT16}
+        first = next(tensor for name, tensor in self.tensors.items() if name not in narrow)
         self.dtype, self.device = first.dtype, first.device
         for name, tensor in self.tensors.items():
-            if (tensor.dtype, tensor.device) != (self.dtype, self.device):
+            wanted = torch.bfloat16 if name in narrow else self.dtype
+            if (tensor.dtype, tensor.device) != (wanted, self.device):
                 raise InputError(
                     f"buffer {name!r} is {tensor.dtype} on {tensor.device}, others are "
-                    f"{self.dtype} on {self.device}: convert it"
+                    f"{self.dtype} on {self.device}: give it as {wanted} there"
                 )
 
     def _view(self, name: str, type: Type, tensor: torch.Tensor) -> torch.Tensor:
@@ -143,13 +145,13 @@ class RowTensors:
         """A copy of the buffer's row for each of the loop's rows."""
         places = self.places(self.types[name], rows, end)
         tensor = self.tensors[name]
-        return tensor.clone() if places is None else tensor[places]
+        return (tensor.clone() if places is None else tensor[places]).to(self.dtype)
 
     def write(self, name: str, rows: Rows, value: torch.Tensor, accumulate: bool) -> None:
         """Set, or add to, the buffer's row of each of the loop's rows."""
         places = self.places(self.types[name], rows, End.NONE)
         tensor = self.tensors[name]
-        value = value.reshape(len(value), *self.types[name].shape)
+        value = value.reshape(len(value), *self.types[name].shape).to(tensor.dtype)
         if places is None and accumulate:
             tensor += value
         elif places is None:

@@ -13,13 +13,30 @@ destination nodes, so what one writes for a block is still in cache when the nex
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from hetune.variants.program.nodes import End, Space, Type
 
 
+class Element(StrEnum):
+    """What buffers are made of. Kernels compute in float32, and round when they store."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one."""
+        return 4 if self is Element.FLOAT32 else 2
+
+
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A float32 matrix: rows of ``type.space`` and ``type.group``, row-major, contiguous.
+    """A matrix: rows of ``type.space`` and ``type.group``, row-major, contiguous.
+
+    Rows of bfloat16 hold a multiple of 32 elements, in an order that each backend has of its own
+    (the interpreter's is ascending): kernels store each once, and read it as a value or as the
+    operand of a product (`check_narrow`).
 
     ``scratch`` names the memory of a buffer that lives only while a block of nodes runs: each
     thread has rows for one block, and nothing outlasts the launch. Buffers of one name share it
@@ -29,6 +46,12 @@ class Buffer:
     name: str
     type: Type
     scratch: str = ""
+    element: Element = Element.FLOAT32
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return self.type.width * self.element.nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +159,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """An elementwise function of named values (`MAP_ARITY` lists them, plus max).
+    """An elementwise function of named values (`functions.MAP_ARITY`).
 
     Prefix broadcasting as in the program IR.
     """

@@ -15,6 +15,7 @@ from hetune.variants.kernel.nodes import (
     Def,
     Direct,
     EdgeSoftmax,
+    Element,
     Expr,
     ForEach,
     Gather,
@@ -141,6 +142,12 @@ class _Line:
             raise self.error(f"there is no space {word!r}: use one of {', '.join(Space)}")
         return Rows(Space(word), self.name("a group") if self.accept("@") else "")
 
+    def element(self) -> Element:
+        word = self.name("what its elements are")
+        if word not in set(Element):
+            raise self.error(f"{word!r} is no element: use one of {', '.join(Element)}")
+        return Element(word)
+
     def shape(self) -> tuple[int, ...]:
         self.expect("[")
         extents: list[int] = []
@@ -213,12 +220,13 @@ class _Reader:
         line.expect(":")
         rows = line.rows()
         shape = line.shape()
+        element = line.element() if line.accept("of") else Element.FLOAT32
         scratch = ""
         if line.accept("in"):
             line.expect("scratch")
             scratch = line.name("the scratch's name")
         line.finish()
-        return Buffer(name, Type(rows.space, shape, rows.group), scratch)
+        return Buffer(name, Type(rows.space, shape, rows.group), scratch, element)
 
     def _gemm(self, line: _Line) -> Gemm:
         out = line.name("a buffer")

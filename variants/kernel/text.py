@@ -5,7 +5,7 @@ The text is canonical: equal launches print equally, so it is part of a compiled
     launch
       buffer x: node[64]
       buffer w: etype[64,64]
-      buffer t: src_pair@s[64]
+      buffer t: src_pair@s[64] of bfloat16
       gemm t[src_pair@s] = x[src] @ w heads=1 k=64 n=64
       traverse node
         init acc: [64] sum
@@ -31,6 +31,7 @@ from hetune.variants.kernel.nodes import (
     Def,
     Direct,
     EdgeSoftmax,
+    Element,
     Expr,
     ForEach,
     Gather,
@@ -59,7 +60,8 @@ def show(launch: Launch) -> str:
     lines = ["launch"]
     for b in launch.buffers:
         scratch = f" in scratch {b.scratch}" if b.scratch else ""
-        lines.append(f"{INDENT}buffer {b.name}: {show_type(b.type)}{scratch}")
+        element = "" if b.element is Element.FLOAT32 else f" of {b.element}"
+        lines.append(f"{INDENT}buffer {b.name}: {show_type(b.type)}{element}{scratch}")
     for kernel in launch.kernels:
         lines += (INDENT + line for line in _kernel_lines(kernel))
     return "\n".join(lines) + "\n"

@@ -8,6 +8,7 @@ from hetune.variants.errors import KernelError
 from hetune.variants.kernel.blocks import is_node_blocked
 from hetune.variants.kernel.check import NAME, PAIRS
 from hetune.variants.kernel.check_gemm import GemmCheck
+from hetune.variants.kernel.check_narrow import check_narrow
 from hetune.variants.kernel.check_traversal import TraversalCheck
 from hetune.variants.kernel.nodes import (
     Buffer,
@@ -44,6 +45,7 @@ def verify(launch: Launch) -> None:
                 GemmCheck(place, types, kernel).run()
             case Traversal():
                 TraversalCheck(place, types, kernel).run()
+    check_narrow(launch)
     _check_scratch(launch)
     _check_scratch_reads(launch)
     _check_order(launch)

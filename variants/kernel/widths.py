@@ -30,3 +30,11 @@ def widest(traversals: Iterable[Traversal], launch: Launch) -> int:
                 case Write(buffer=buffer):
                     found = max(found, padded_width(launch.type_of(buffer).shape))
     return found
+
+
+def apply_shape(fn: str, shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+    """The row shape that an elementwise function gives, of verified ones."""
+    if fn == "outer":
+        x, y = shapes
+        return (*x, y[-1])
+    return max(shapes, key=len)

@@ -7,14 +7,14 @@ from enum import StrEnum
 
 from hetune.variants.passes.aggregate_first import AggregateFirst
 from hetune.variants.passes.compact import Compact
-from hetune.variants.passes.fold import Fold, FoldScores
+from hetune.variants.passes.fold import FoldProducts, FoldScores
 from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE, SplitMessages, SplitScores
 from hetune.variants.passes.pipeline import Pass
 from hetune.variants.passes.transform_side import TransformSide
 from hetune.variants.passes.weights_first import FoldScale, WeightsFirst
 from hetune.variants.program.nodes import ALL_EDGES, End
 
-FOLD_ALL: tuple[Pass, ...] = (FoldScores(), Fold())
+FOLD_ALL: tuple[Pass, ...] = (FoldScores(), FoldProducts())
 
 
 class Placement(StrEnum):
@@ -89,7 +89,7 @@ class SumChoices:
         passes: list[Pass] = []
         if self.weights_first:
             passes.append(WeightsFirst())
-        passes += [Fold(weight) for weight in self.folds]
+        passes += [FoldProducts(weight) for weight in self.folds]
         if self.scores:
             passes.append(FoldScale())
         if self.scores is Placement.DST:

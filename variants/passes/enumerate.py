@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 from hetune.variants.passes.choices import FOLD_ALL, Placement, SumChoices
-from hetune.variants.passes.fold import Fold
+from hetune.variants.passes.fold import FoldProducts
 from hetune.variants.passes.hybrid import SplitScores
 from hetune.variants.passes.pipeline import Pass, run_passes
 from hetune.variants.passes.weights_first import FoldScale, WeightsFirst
@@ -49,7 +49,9 @@ def _folds_all(program: Program) -> bool:
 
 
 def _foldable(program: Program) -> tuple[str, ...]:
-    return tuple(weight for weight in _typed_products(program) if _changes(Fold(weight), program))
+    return tuple(
+        weight for weight in _typed_products(program) if _changes(FoldProducts(weight), program)
+    )
 
 
 def _is_no_larger(program: Program, other: Program) -> bool:

@@ -22,7 +22,7 @@ _SPECS = {(2, 2): ("kd,de->ke", "d,de->e"), (3, 3): ("khd,hde->khe", "hd,hde->he
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
+class FoldProducts:
     """Folds a node type's linear map into the edge types' that follows it (HGT: ``W_V W_msg``).
 
     Saves the product per node, at the price of a full matrix where the second map was one block

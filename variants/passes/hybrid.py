@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hetune.variants.passes.product import messages_of
 from hetune.variants.passes.rewrite import Builder, rewrite
@@ -97,8 +97,8 @@ def _restrict(builder: Builder, name: str, group: str) -> str:
         case Take(x=x, end=end):
             rows = _restrict(builder, x, group)
             return builder.emit(Take(rows, kind.space, end, group), hint)
-        case Count(space=space):
-            return builder.emit(Count(space, group), hint)
+        case Count() as op:
+            return builder.emit(replace(op, group=group), hint)
         case Reshape(x, shape) if kind.space is not Space.EDGE:
             return builder.emit(Reshape(_restrict(builder, x, group), shape), hint)
         case Linear() | Map() | Dot() | Reduce() as op:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from hetune.variants.errors import ProgramError
+from hetune.variants.program.infer import infer
 from hetune.variants.program.nodes import (
     ALL_EDGES,
     Count,
@@ -17,7 +18,6 @@ from hetune.variants.program.nodes import (
     operands,
     with_operands,
 )
-from hetune.variants.program.verify import infer
 
 
 class Builder:

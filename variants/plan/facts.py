@@ -10,6 +10,7 @@ from hetune.variants.program.nodes import (
     Let,
     Map,
     Op,
+    Param,
     Program,
     Reduce,
     Reshape,
@@ -18,19 +19,40 @@ from hetune.variants.program.nodes import (
     operands,
 )
 
+_ZERO_OF_ZERO = frozenset(
+    {
+        "relu", "gelu", "leaky_relu", "scale", "tanh", "silu", "elu", "sin", "abs", "sqrt",
+        "rsqrt0", "square", "step",
+    }
+)  # fmt: skip
+"""Functions of `Map` that are 0 at 0."""
+
 
 def constants(program: Program) -> list[Let]:
-    """Values that depend on the graph's counts alone."""
-    known: dict[str, Let] = {}
+    """Values that depend on the graph alone: on its counts, and on constants that are given."""
+    known = {param.name for param in program.params if param.role == "constant"}
+    found: list[Let] = []
     for let in program.lets:
-        names = operands(let.op)
         if let.type.space is Space.EDGE and let.type.group != ALL_EDGES:
             continue  # loops read what it is taken from: edge buffers hold all edges
+        if isinstance(let.op, Take) and let.type.width > 1:
+            continue  # wide rows are read where they are
+        names = operands(let.op)
         if isinstance(let.op, Count) or (
-            isinstance(let.op, Map | Take) and names and all(n in known for n in names)
+            isinstance(let.op, Map | Take) and all(name in known for name in names)
         ):
-            known[let.name] = let
-    return list(known.values())
+            known.add(let.name)
+            found.append(let)
+    return found
+
+
+def reordered_features(program: Program) -> tuple[Param, ...]:
+    """Features in rows of edges: given in the graph's order, they are copied to the index's."""
+    return tuple(
+        param
+        for param in program.params
+        if param.role == "feature" and param.type.space is Space.EDGE
+    )
 
 
 def zero_without_edges(ops: Mapping[str, Op], name: str) -> bool:
@@ -38,8 +60,10 @@ def zero_without_edges(ops: Mapping[str, Op], name: str) -> bool:
     match ops.get(name):
         case Reduce(space=Space.NODE):
             return True
-        case Reshape(x=x) | Map(fn="relu" | "gelu" | "leaky_relu" | "scale" | "tanh", args=(x,)):
+        case Reshape(x=x):
             return zero_without_edges(ops, x)
-        case Map(fn="add" | "sub" | "mul", args=args):
+        case Map(fn=fn, args=(x,)) if fn in _ZERO_OF_ZERO:
+            return zero_without_edges(ops, x)
+        case Map(fn="add" | "sub" | "mul" | "maximum" | "minimum", args=args):
             return all(zero_without_edges(ops, arg) for arg in args)  # 0 * inf is no number
     return False

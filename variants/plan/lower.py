@@ -30,7 +30,7 @@ from hetune.variants.kernel.passes.fuse import fused
 from hetune.variants.passes.product import multiply_chain
 from hetune.variants.passes.rewrite import users
 from hetune.variants.plan.body import Body
-from hetune.variants.plan.facts import constants
+from hetune.variants.plan.facts import constants, reordered_features
 from hetune.variants.plan.groups import by_rule
 from hetune.variants.plan.launches import form_launches, with_scratch
 from hetune.variants.plan.nodes import BufferView, Plan
@@ -116,6 +116,7 @@ class Lowering:
         scratch = {buffer.scratch for launch in launches for buffer in launch.buffers}
         used = {buffer.name for launch in launches for buffer in launch.buffers}
         used |= {self._views.get(name, name) for name in used}
+        reordered = {param.name for param in reordered_features(self.program)}
         return Plan(
             self.program,
             tuple(self._weights),
@@ -125,7 +126,7 @@ class Lowering:
             tuple(
                 Buffer(name, kind)
                 for name, kind in self._buffers.items()
-                if name in used - scratch - self.given and name not in self._views
+                if name in used - scratch - (self.given - reordered) and name not in self._views
             ),
             self._views.get(result, result),
             tuple(

@@ -24,11 +24,12 @@ class Plan:
         program: The program that was lowered.
         weights: Values in weight spaces: computed once per set of parameters (and graph, where
             a node type's weight is taken to edge types).
-        constants: Values made of counts alone: computed once per graph.
+        constants: Values made of counts and given constants alone: computed once per graph.
         launches: What every run executes, in order.
         counted: For each launch what cost models count of it: on CPUs the launch without what
             `fused` joins, which the models learn from measured times; else itself.
-        temporaries: Buffers that a run writes, the result's among them, but for scratch.
+        temporaries: Buffers that a run writes, the result's among them, but for scratch; features
+            of edges are copied to theirs.
         result: Name of the buffer that holds the result.
         views: Other names that launches use for buffers.
     """

@@ -24,6 +24,7 @@ from hetune.variants.program.nodes import (
 from hetune.variants.program.text import show
 
 _NAME = "layer"
+_LETTERS = {"feature": "x", "constant": "c", "weight": "w"}
 
 
 @functools.lru_cache(maxsize=4096)
@@ -32,8 +33,8 @@ def canonical(program: Program) -> Program:
 
     Parameters and values come in the order in which a walk from the results, operand by operand,
     meets them; what it does not meet is left out. They are called ``x0, x1, ...`` (features),
-    ``w0, w1, ...`` (weights) and ``v0, v1, ...`` (values), and groups of edge types ``g0, g1, ...``
-    in the order in which values name them.
+    ``c0, c1, ...`` (constants), ``w0, w1, ...`` (weights) and ``v0, v1, ...`` (values), and groups
+    of edge types ``g0, g1, ...`` in the order in which values name them.
     """
     defined: tuple[Param | Let, ...] = (*program.params, *program.lets)
     values = {value.name: value for value in defined}
@@ -53,9 +54,8 @@ def canonical(program: Program) -> Program:
     for name in _in_order(program.results, values):
         match values[name]:
             case Param(role=role) as param:
-                letter = "x" if role == "feature" else "w"
                 number = sum(known.role == role for known in params)
-                names[name] = f"{letter}{number}"
+                names[name] = f"{_LETTERS[role]}{number}"
                 type = replace(param.type, group=renamed(param.type.group))
                 params.append(Param(names[name], type, role))
             case Let(op=op) as let:

@@ -13,16 +13,19 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.program.apply import apply_map, fold
+from hetune.variants.program.infer import join
 from hetune.variants.program.nodes import (
     ALL_EDGES,
+    Concat,
     Count,
     Dot,
     Einsum,
     End,
+    Fold,
     Linear,
     Map,
     Merge,
@@ -31,6 +34,7 @@ from hetune.variants.program.nodes import (
     Program,
     Reduce,
     Reshape,
+    Slice,
     Softmax,
     Space,
     Take,
@@ -38,7 +42,6 @@ from hetune.variants.program.nodes import (
     operands,
 )
 from hetune.variants.program.text import show_type
-from hetune.variants.program.verify import join
 
 Groups = Mapping[str, tuple[int, ...]]
 
@@ -188,9 +191,6 @@ class _Machine:
                 return known[x][self._take_index(types[x].space, space, end, group)]
             case Linear(x, w):
                 return self._linear(known[x], known[w], types[w].space, out)
-            case Map("outer", (x, y)):
-                left, right = (self._to_rows(known[name], types[name], out) for name in (x, y))
-                return left.unsqueeze(2) * right.unsqueeze(1)
             case Map(fn, args, const):
                 rows = [self._to_rows(known[name], types[name], out) for name in args]
                 depth = max(row.dim() for row in rows)
@@ -214,8 +214,8 @@ class _Machine:
                 count = self._num_rows(Type(over, (), group))
                 index = self._take_index(over, Space.EDGE, End.DST, group)
                 return _softmax(known[x], index, count)
-            case Count(space, group):
-                index = self._take_index(space, Space.EDGE, End.DST, group)
+            case Count(space, group, end):
+                index = self._take_index(space, Space.EDGE, end, group)
                 count = self._num_rows(Type(space, (), group))
                 return torch.bincount(index, minlength=count).to(self._dtype)
             case Einsum(spec, args):
@@ -225,6 +225,14 @@ class _Machine:
                 return self._merge([(known[part], types[part].group) for part in parts], out)
             case Reshape(x, shape):
                 return known[x].reshape(known[x].shape[0], *shape)
+            case Fold(x, axis, fn):
+                return fold(fn, known[x], axis + 1)
+            case Concat(parts):
+                rows = [self._to_rows(known[name], types[name], out) for name in parts]
+                count = self._num_rows(out)
+                return torch.cat([row.expand(count, *row.shape[1:]) for row in rows], -1)
+            case Slice(x, start, stop):
+                return known[x][..., start:stop]
 
     def _num_rows(self, type_: Type) -> int:
         match type_.space:
@@ -352,35 +360,3 @@ def _einsum(spec: str, args: list[Tensor]) -> Tensor:
     rows = [arg.expand(count, *arg.shape[1:]) if arg.shape[0] == 1 else arg for arg in args]
     terms = ",".join(row + axes for axes in inputs.split(","))
     return torch.einsum(f"{terms}->{row}{result}", *rows)
-
-
-def apply_map(fn: str, args: list[Tensor], const: float | None) -> Tensor:
-    """A `Map` function of tensors that broadcast as torch's do."""
-    match fn, args, const:
-        case "add", [x, y], _:
-            return x + y
-        case "sub", [x, y], _:
-            return x - y
-        case "mul", [x, y], _:
-            return x * y
-        case "div", [x, y], _:
-            return x / y
-        case "leaky_relu", [x], float(slope):
-            return functional.leaky_relu(x, slope)
-        case "scale", [x], float(factor):
-            return x * factor
-        case "relu", [x], _:
-            return x.relu()
-        case "gelu", [x], _:
-            return functional.gelu(x)
-        case "exp", [x], _:
-            return x.exp()
-        case "sigmoid", [x], _:
-            return x.sigmoid()
-        case "tanh", [x], _:
-            return x.tanh()
-        case "reciprocal", [x], _:
-            return x.reciprocal()
-        case "one_minus", [x], _:
-            return 1 - x
-    raise AssertionError(f"no function {fn} of {len(args)} operands with the constant {const}")

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from hetune.variants.program.nodes import End, Let, Program, Reduce, Space, Take, Type
+from hetune.variants.program.nodes import (
+    Concat,
+    End,
+    Fold,
+    Let,
+    Program,
+    Reduce,
+    Slice,
+    Space,
+    Take,
+    Type,
+)
 
 
 def limitation(program: Program) -> str | None:
@@ -18,7 +29,11 @@ def limitation(program: Program) -> str | None:
 
 
 def _limitation(let: Let, types: dict[str, Type]) -> str | None:
+    if let.type.space.is_weight and not isinstance(let.op, Reduce | Take):
+        return None  # computed once per set of parameters, by the interpreter
     match let.op:
+        case Fold() | Concat() | Slice() as op:
+            return f"{let.name} is a {type(op).__name__.lower()} of rows that are no weights"
         case Reduce(fn=fn) if fn != "sum":
             return f"{let.name} is a {fn} of rows: only sums are supported"
         case Reduce(space=space) if space not in (Space.NODE, Space.DST_PAIR):

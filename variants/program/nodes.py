@@ -113,27 +113,11 @@ class Linear:
     w: str
 
 
-MAP_ARITY = {
-    "add": 2,
-    "sub": 2,
-    "mul": 2,
-    "div": 2,
-    "outer": 2,  # (H,) and (K,) -> (H, K)
-    "leaky_relu": 1,  # constant: negative slope
-    "scale": 1,  # constant: factor
-    "relu": 1,
-    "gelu": 1,  # exact, by erf
-    "exp": 1,
-    "sigmoid": 1,
-    "tanh": 1,
-    "reciprocal": 1,
-    "one_minus": 1,
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Map:
-    """An elementwise function. The shorter row shape must be a prefix of the longer one.
+    """An elementwise function (`functions.MAP_ARITY`).
+
+    The shorter row shape must be a prefix of the longer one.
 
     ``mul`` of (H,) and (H, D) scales each head. A value in a weight space joins any row as if
     taken there (etype needs edgewise rows; ntype needs nodes).
@@ -180,10 +164,6 @@ def ends_between(coarse: Space, fine: Space) -> tuple[End, ...]:
     return ()
 
 
-REDUCTIONS = ("sum", "max", "min", "prod")
-"""What `Reduce` does with the rows that meet."""
-
-
 @dataclass(frozen=True, slots=True)
 class Reduce:
     """Brings rows together in a coarser space: the transpose of `Take`, and each one's gradient.
@@ -209,10 +189,14 @@ class Softmax:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many edges a node (in-edges) or a dst_pair has, as a float; row shape ()."""
+    """How many edges come in at a node or dst_pair, or go out at a node or src_pair (``SRC``).
+
+    As a float; row shape ().
+    """
 
     space: Space
     group: str = ALL_EDGES
+    end: End = End.DST
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,12 +230,44 @@ class Reshape:
     shape: tuple[int, ...]
 
 
-Op = Take | Linear | Map | Dot | Reduce | Softmax | Count | Einsum | Merge | Reshape
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """The sum, mean, maximum or minimum over one axis of each row, which goes."""
+
+    x: str
+    axis: int
+    fn: str = "sum"
+
+
+@dataclass(frozen=True, slots=True)
+class Concat:
+    """Rows side by side on their last axis; other axes are equal. Weights join as for `Map`."""
+
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Elements ``start`` to ``stop``, not included, of each row's last axis."""
+
+    x: str
+    start: int
+    stop: int
+
+
+Op = (
+    Take | Linear | Map | Dot | Reduce | Softmax | Count | Einsum | Merge
+    | Reshape | Fold | Concat | Slice
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """An input of the program: per-run ``feature`` or a ``weight`` of the layer."""
+    """An input of the program: per-run ``feature``, ``constant``, or a ``weight`` of the layer.
+
+    Features and constants have rows of nodes, or of edges in the graph's own order. Constants
+    depend on the graph alone: what is computed of them alone is computed once per graph.
+    """
 
     name: str
     type: Type
@@ -310,7 +326,7 @@ def is_sum(op: Reduce, space: Space) -> bool:
 def operands(op: Op) -> tuple[str, ...]:
     """The names that an operator reads."""
     match op:
-        case Take(x=x) | Reduce(x=x) | Softmax(x=x) | Reshape(x=x):
+        case Take(x=x) | Reduce(x=x) | Softmax(x=x) | Reshape(x=x) | Fold(x=x) | Slice(x=x):
             return (x,)
         case Linear(x=x, w=w):
             return (x, w)
@@ -318,7 +334,7 @@ def operands(op: Op) -> tuple[str, ...]:
             return (x, y)
         case Map(args=args) | Einsum(args=args):
             return args
-        case Merge(parts=parts):
+        case Merge(parts=parts) | Concat(parts=parts):
             return parts
         case Count():
             return ()
@@ -327,7 +343,7 @@ def operands(op: Op) -> tuple[str, ...]:
 def with_operands(op: Op, names: tuple[str, ...]) -> Op:
     """The same operator over other names, in the order of `operands`."""
     match op:
-        case Take() | Reduce() | Softmax() | Reshape():
+        case Take() | Reduce() | Softmax() | Reshape() | Fold() | Slice():
             return replace(op, x=names[0])
         case Linear():
             return replace(op, x=names[0], w=names[1])
@@ -335,7 +351,7 @@ def with_operands(op: Op, names: tuple[str, ...]) -> Op:
             return replace(op, x=names[0], y=names[1])
         case Map() | Einsum():
             return replace(op, args=names)
-        case Merge():
+        case Merge() | Concat():
             return replace(op, parts=names)
         case Count():
             return op

@@ -19,14 +19,15 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from hetune.variants.errors import ProgramError
+from hetune.variants.program.functions import FOLDS, MAP_ARITY, REDUCTIONS
 from hetune.variants.program.nodes import (
     ALL_EDGES,
-    MAP_ARITY,
-    REDUCTIONS,
+    Concat,
     Count,
     Dot,
     Einsum,
     End,
+    Fold,
     Group,
     Let,
     Linear,
@@ -38,6 +39,7 @@ from hetune.variants.program.nodes import (
     Reduce,
     Reshape,
     Rule,
+    Slice,
     Softmax,
     Space,
     Take,
@@ -99,14 +101,21 @@ def show_op(op: Op) -> str:
             return f"{fn} {x} {space}{tail}"
         case Softmax(x, over):
             return f"softmax {x} {over}"
-        case Count(space, group):
-            return f"count {show_space(space, group)}"
+        case Count(space, group, end):
+            tail = " src" if end is End.SRC else ""
+            return f"count {show_space(space, group)}{tail}"
         case Einsum(spec, args):
             return f'einsum "{spec}" {" ".join(args)}'
         case Merge(parts):
             return f"merge {' '.join(parts)}"
         case Reshape(x, shape):
             return f"reshape {x} {_show_shape(shape)}"
+        case Fold(x, axis, fn):
+            return f"fold {x} {axis} {fn}"
+        case Concat(parts):
+            return f"concat {' '.join(parts)}"
+        case Slice(x, start, stop):
+            return f"slice {x} {start} {stop}"
 
 
 def show_space(space: Space, group: str) -> str:
@@ -238,7 +247,8 @@ class _Parser:
             case "softmax":
                 return Softmax(self._expect("name").text, self._whole_space())
             case "count":
-                return Count(*self._space())
+                space, group = self._space()
+                return Count(space, group, self._end() or End.DST)
             case "einsum":
                 spec = self._expect("string").text.strip('"')
                 return Einsum(spec, self._names())
@@ -246,15 +256,38 @@ class _Parser:
                 return Merge(self._names())
             case "reshape":
                 return Reshape(self._expect("name").text, self._shape())
+            case "fold":
+                return Fold(self._expect("name").text, self._whole(), self._fold())
+            case "concat":
+                return Concat(self._names())
+            case "slice":
+                return Slice(self._expect("name").text, self._whole(), self._whole())
             case fn if fn in MAP_ARITY:
                 args = self._names()
                 const = float(self._take().text) if self._peek().kind == "number" else None
                 return Map(fn, args, const)
-        known = ["take", "linear", "dot", "softmax", "count", "einsum", "merge", "reshape"]
+        known = [
+            "take", "linear", "dot", "softmax", "count", "einsum", "merge", "reshape", "fold",
+            "concat", "slice",
+        ]  # fmt: skip
         raise ProgramError(
             f"line {head.line}: no operator is called {head.text!r}; "
             f"there are {', '.join([*known, *REDUCTIONS, *MAP_ARITY])}"
         )
+
+    def _whole(self) -> int:
+        token = self._expect("number")
+        if not token.text.isdigit():
+            raise ProgramError(f"line {token.line}: {token.text} is no place in a row shape")
+        return int(token.text)
+
+    def _fold(self) -> str:
+        token = self._expect("name")
+        if token.text not in FOLDS:
+            raise ProgramError(
+                f"line {token.line}: no fold is called {token.text!r}; there are {', '.join(FOLDS)}"
+            )
+        return token.text
 
     def _end(self) -> End | None:
         return End(self._take().text) if self._peek().text in ("src", "dst") else None

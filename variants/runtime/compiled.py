@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import pickle
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,71 +16,32 @@ from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import InputError, VariantError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.frontend.autocast import Autocast, cast
-from hetune.variants.frontend.calls import Call, read_call, result_of, rows_of
+from hetune.variants.frontend.call import Call
+from hetune.variants.frontend.calls import read_call
 from hetune.variants.frontend.pyg_lazy import initialize
 from hetune.variants.frontend.type_order import NAME_TYPES, order_of
 from hetune.variants.frontend.wrapper import ModuleWrapper
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import now_on, synchronize
-from hetune.variants.graph.vocabulary import Vocabulary, VocabularyLike, vocabulary_of
-from hetune.variants.kernel.device import Device
+from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.plan.variants import Variant
 from hetune.variants.registry.openmp import survive_forks
 from hetune.variants.runtime import fallback, global_hooks
-from hetune.variants.runtime.backends import backend_of
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.choice import Choice, Chosen, check_demands
-from hetune.variants.runtime.cost_estimates import CostEstimator, RooflineEstimator
 from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.runtime.first_sight import FirstSight
 from hetune.variants.runtime.float32_range import OUTGROWN, OutgrownError, Overflow, may_differ
 from hetune.variants.runtime.graph_break import outside_of_graphs
+from hetune.variants.runtime.graph_ops import GraphCalls
 from hetune.variants.runtime.layer_runner import LayerRunner
+from hetune.variants.runtime.layer_sharing import LayerSharing
+from hetune.variants.runtime.layer_status import LastCall, LayerStatus
 from hetune.variants.runtime.layer_use import LayerUse
 from hetune.variants.runtime.modes import differentiates, full_precision, transform
-from hetune.variants.runtime.nested_layers import advice
 from hetune.variants.runtime.thread_watch import HELD_UP
 from hetune.variants.runtime.warm import Progress, compile_kernels, with_features
 from hetune.variants.runtime.weights import WeightCache
-
-
-def compile(
-    module: nn.Module,
-    *,
-    backend: str | Backend | None = None,
-    memory_limit: int | None = None,
-    estimator: CostEstimator | None = None,
-    default_estimator: Callable[[Device], CostEstimator] = lambda device: RooflineEstimator(),
-    expected_runs: float | None = None,
-    explore: bool = False,
-    cuda_graph: bool | None = None,
-    vocabulary: VocabularyLike | None = None,
-) -> CompiledLayer:
-    """Compiles as `hetune.compile` does; `default_estimator` makes one where none is given."""
-    check_demands(memory_limit, expected_runs)
-    runs = _backend(module, backend)
-    if isinstance(module, CompiledLayer):
-        before = module._policy
-        if runs.target == module._runs.backend.target:
-            estimator = estimator or before.estimator
-            cuda_graph = before.cuda_graph if cuda_graph is None else cuda_graph
-        memory_limit = before.memory_limit if memory_limit is None else memory_limit
-        expected_runs = before.expected_runs if expected_runs is None else expected_runs
-        vocabulary = module.vocabulary if vocabulary is None else vocabulary
-        explore, module = explore or before.explore, module.module
-    if cuda_graph is None and runs.target == "cpu":
-        cuda_graph = False
-    estimator = estimator or default_estimator(runs.target)
-    policy = Policy(estimator, memory_limit, expected_runs, explore, cuda_graph)
-    return CompiledLayer(module, runs, policy, vocabulary_of(vocabulary))
-
-
-def _backend(module: nn.Module, backend: str | Backend | None) -> Backend:
-    if backend is None and isinstance(module, CompiledLayer):
-        devices = {parameter.device for parameter in module.parameters()}
-        if not any(map(module._runs.backend.refusal, devices)):
-            return module._runs.backend
-    return backend_of(module, backend)
 
 
 class CompiledLayer(ModuleWrapper):
@@ -101,7 +61,7 @@ class CompiledLayer(ModuleWrapper):
         backend: Backend,
         policy: Policy,
         vocabulary: Vocabulary | None = None,
-        warned: Iterable[str] = (),
+        sharing: LayerSharing | None = None,
     ) -> None:
         super().__init__()
         self.vocabulary = vocabulary
@@ -110,12 +70,13 @@ class CompiledLayer(ModuleWrapper):
         self._adapter: Adapter | None = None
         self._promoted: dict[str, Variant] = {}
         self._weights, self._graphs, self._autocast = WeightCache(), GraphCache(), Autocast()
+        self._sharing, self._last = sharing or LayerSharing(), LastCall()
         self._first_sight: FirstSight | None = None
-        self._warned = set(warned)
+        self._graph_calls: GraphCalls | None = None
         self.training = module.training
         self.module = module
         if isinstance(found := self._adapted(), Unsupported):
-            self._warn(found)
+            self._sharing.warn(module, found.reason)
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -138,13 +99,14 @@ class CompiledLayer(ModuleWrapper):
             return adapter
         variants = compiler.schedule(adapter.program)
         self._promoted = {variant.id: variant for variant in variants}
-        self._adapter = adapter
+        self._adapter, self._graphs = adapter, self._sharing.graphs(adapter)
+        if adapter.read is None:
+            self._graph_calls = GraphCalls(adapter, self._run)
         run = adapter.module_run
         if run is not None and self._policy.is_free and self._runs.backend.name == "cpp":
             self._first_sight = FirstSight(adapter, run, self._graphs)
         return adapter
 
-    @outside_of_graphs("hetune's layers are compiled already: they stay outside of torch's graphs")
     def forward(
         self,
         *args: Any,
@@ -171,9 +133,31 @@ class CompiledLayer(ModuleWrapper):
             VariantError: No variant has this id.
             MemoryLimitError: No variant fits the limit, or this one does not.
         """
+        if torch.compiler.is_dynamo_compiling():
+            if torch.compiler.is_exporting():
+                return self.module(*args, **kwargs)
+            is_free = variant is None and memory_limit is None and out is None
+            found = self._graph_calls.call(args, kwargs) if is_free and self._graph_calls else None
+            if found is not None:
+                return found
+        return self._run(args, kwargs, variant, memory_limit, out)
+
+    @outside_of_graphs(
+        "hetune's layers are operators in torch's graphs where they are called with tensors or "
+        "dictionaries, under torch.no_grad(), and without options: this call stays outside"
+    )
+    def _run(
+        self,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        variant: str | None = None,
+        memory_limit: int | None = None,
+        out: Tensor | None = None,
+    ) -> Any:
         is_free = variant is None and memory_limit is None and out is None
         first_sight = self._first_sight if is_free else None
         if first_sight and first_sight.is_left_to_module(self.module, args, kwargs):
+            self._last.set(None, "the graph is small and new")
             try:
                 return self.module(*args, **kwargs)
             except Exception:  # noqa: S110 - what is wrong is said in our own words
@@ -187,7 +171,7 @@ class CompiledLayer(ModuleWrapper):
             prepared = self._prepare_run(args, kwargs)
             if isinstance(prepared, Unsupported):
                 return self._fall_back(original, prepared, args, kwargs, demands)
-            graph = self._graphs.graph_of(*prepared)
+            graph = self._graphs.graph_of(prepared[1])
             if (reason := prepared[0].graph_refusal(graph)) is not None:
                 return self._fall_back(original, Unsupported(reason), args, kwargs, demands)
             try:
@@ -199,7 +183,7 @@ class CompiledLayer(ModuleWrapper):
             rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, others)
             if out is None:
                 return rows
-            wanted = result_of(*prepared, graph, out.view(graph.num_nodes, -1))
+            wanted = prepared[1].result(graph, (out.view(graph.num_nodes, -1),))
             return fallback.copied_to(wanted, rows)
 
         if not global_hooks.are_registered():
@@ -215,32 +199,43 @@ class CompiledLayer(ModuleWrapper):
         variant: str | None,
         memory_limit: int | None,
         out: Tensor | None,
-    ) -> Tensor | dict[str, Tensor]:
-        rows, overflow = rows_of(adapter, call, graph).float(), Overflow()
-        dtypes = self._autocast.dtypes(adapter, call, rows.device) if out is None else torch.float32
-        with full_precision(rows.device.type):
+    ) -> Any:
+        inputs = {name: rows.float() for name, rows in call.inputs(graph).items()}
+        device, overflow = graph.device, Overflow()
+        dtypes = self._autocast.dtypes(adapter, call, device) if out is None else torch.float32
+        with full_precision(device.type):
             policy = self._policy.limited(memory_limit)
             chosen, tell = self._variant(graph, variant, policy)
             try:
+                self._last.set(chosen.variant.id, None)
                 plan = chosen.variant.plan
                 weights = self._weights.weights(plan, adapter, graph, call.edges)
-                start = now_on(rows.device, tell is not None)
-                given = rows, weights.tensors, out, overflow
+                start = now_on(device, tell is not None)
+                given = inputs, weights.tensors, out, overflow
                 result = self._runs.run(graph, chosen, policy, *given, is_timed=tell is not None)
                 if tell is not None:
-                    tell(now_on(rows.device, True) - start)
+                    tell(now_on(device, True) - start)
             except InputError:  # which is no variant's fault
                 raise
             except Exception:
                 if tell is not None:
                     tell(math.inf)
                 raise
-            if not weights.fit or (
-                overflow.happened and may_differ(result, (rows, *weights.tensors.values()))
-            ):
+            read = (*inputs.values(), *weights.tensors.values())
+            if not weights.fit or (overflow.happened and may_differ(result, read)):
                 raise OutgrownError(variant or chosen.variant.id)
-        result = result if result.dim() == 2 else result.flatten(1)
-        return cast(result_of(adapter, call, graph, result), dtypes)
+        return cast(call.result(graph, (result,)), dtypes)
+
+    def status(self, name: str = "") -> LayerStatus:
+        """Whether the layer is compiled, or why not, and what its last call ran.
+
+        Args:
+            name: Of the layer, in its model.
+        """
+        adapter = self._adapted()
+        reason = adapter.reason if isinstance(adapter, Unsupported) else adapter.refusal()
+        kind, last = type(self.module).__name__, self._last
+        return LayerStatus(name, kind, tuple(self._promoted), reason, last.variant, last.reason)
 
     def run_module(self, x: Tensor, graph: HeteroGraph) -> Tensor:
         """What the original module gives for a call that a variant cannot be trusted with.
@@ -309,12 +304,11 @@ class CompiledLayer(ModuleWrapper):
     ) -> tuple[Adapter, Call, HeteroGraph]:
         prepared = self._prepare(args, kwargs)
         if not isinstance(prepared, Unsupported):
-            graph = self._graphs.graph_of(*prepared)
+            graph = self._graphs.graph_of(prepared[1])
             if (reason := prepared[0].graph_refusal(graph)) is None:
                 return *prepared, graph
             prepared = Unsupported(reason)
-        more = advice(self.module, prepared)
-        raise VariantError(f"this call runs in the original module: {prepared.reason}{more}")
+        raise VariantError(f"this call runs in the original module: {prepared.reason}")
 
     def _prepare_run(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -376,26 +370,14 @@ class CompiledLayer(ModuleWrapper):
         demands: Mapping[str, object],
     ) -> Any:
         fallback.check_demands_met(demands, why.reason)
-        self._warn(why)
+        self._sharing.warn(self.module, why.reason)
+        self._last.set(None, why.reason)
         args, kwargs = fallback.arguments_for(self.module, self._adapter, args, kwargs)
         return run(*args, **kwargs)
 
-    def _warn(self, why: Unsupported) -> None:
-        if why.reason not in self._warned:
-            self._warned.add(why.reason)
-            name = type(self.module).__name__
-            fallback.warn(f"{name} runs uncompiled: {why.reason}{advice(self.module, why)}")
-
-    def __reduce__(self) -> Any:
-        raise pickle.PicklingError(
-            "compiled code is not pickled: save the state dict, which has the module's names, or "
-            "pickle the attribute `module`, and compile it again where it is loaded"
-        )
-
     def _around(self, module: nn.Module) -> CompiledLayer:
-        return CompiledLayer(
-            module, self._runs.backend, self._policy, self.vocabulary, self._warned
-        )
+        sharing = LayerSharing(self._sharing.warned)
+        return CompiledLayer(module, self._runs.backend, self._policy, self.vocabulary, sharing)
 
     def extra_repr(self) -> str:
         """How many variants there are, and of which backend."""

@@ -84,6 +84,11 @@ class Domain:
             raise GraphError("the graph has been freed: keep a reference to it")
         return graph
 
+    @property
+    def place(self) -> torch.device:
+        """Where tensors of its graph's rows are."""
+        return self.device or torch.device("cpu")
+
     @cached_property
     def groups(self) -> Mapping[str, tuple[int, ...]]:
         """The edge types of each named group."""

@@ -6,16 +6,17 @@ import hashlib
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
-from hetune.variants.frontend.adapter import Adapter, sample_of
-from hetune.variants.frontend.calls import Call, graph_of
+from hetune.variants.frontend.call import Call
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.lazy_tensors import is_lazy, materialized
+from hetune.variants.graph.lazy_tensors import materialized
 from hetune.variants.graph.streams import synchronize
+from hetune.variants.runtime.seen import SeenTensor
 
 _MOST = 32
 """Graphs that are remembered; the ones used longest ago are forgotten first."""
@@ -27,13 +28,17 @@ class GraphCache:
     A graph is used again only for the very same tensors, unchanged since: identity by weak
     reference, content by torch's write counter. It goes when one of them does. Tensors made in
     inference mode have no counter and are told apart by a digest of their content.
+
+    Args:
+        shared: A cache that has the same graphs, for as long as it lives.
     """
 
-    def __init__(self) -> None:
-        self._graphs: OrderedDict[_Key, _Entry] = OrderedDict()
+    def __init__(self, shared: GraphCache | None = None) -> None:
+        self._shared = shared
+        self._graphs: OrderedDict[_Key, _Entry] = shared._graphs if shared else OrderedDict()
         self._met: dict[int, tuple[weakref.ref[Tensor], ...]] = {}
         # A tensor may die, and take its graph along, while this thread holds the lock.
-        self._lock = threading.RLock()
+        self._lock: threading.RLock = shared._lock if shared else threading.RLock()
 
     def graph(
         self,
@@ -54,10 +59,13 @@ class GraphCache:
             if found is not None and found.is_now(tensors):
                 self._graphs.move_to_end(key)
                 return found.graph
-        graph = build()
+        with torch.inference_mode(False):  # what is made there counts no writes
+            graph = build()
         synchronize(graph.device)
         forget = self._forgetting(key)
-        entry = _Entry(tuple(_Seen(tensor, forget) for tensor in tensors), graph)
+        # Equal content may come in another tensor: the death of one that is digested means nothing.
+        seen = (None if t.is_inference() else SeenTensor(t, forget) for t in tensors)
+        entry = _Entry(tuple(seen), graph)
         with self._lock:
             self._graphs[key] = entry
             self._graphs.move_to_end(key)
@@ -65,27 +73,16 @@ class GraphCache:
                 self._graphs.popitem(last=False)
         return graph
 
-    def graph_of(self, adapter: Adapter, call: Call) -> HeteroGraph:
+    def graph_of(self, call: Call) -> HeteroGraph:
         """The graph of a call: what it gave, or what its edge tensors are.
-
-        Args:
-            adapter: The layer's.
-            call: What it was called with.
 
         Raises:
             GraphError: The edges are no graph.
             InputError: The graph does not fit the module.
         """
-        if isinstance(call.edges, HeteroGraph):
-            return graph_of(adapter, call)
-        others: tuple[object, ...]
-        if isinstance(call.x, Tensor):
-            others = (call.x.shape[0],)
-        else:
-            others = tuple((name, rows.shape[0]) for name, rows in call.x.items())
-        if isinstance(call.edges, Mapping):
-            others = (*others, *call.edges)
-        return self.graph(call.tensors, others, lambda: graph_of(adapter, call))
+        if not call.tensors:
+            return call.graph()
+        return self.graph(call.tensors, call.others, call.graph)
 
     def is_new(self, tensors: Sequence[Tensor], others: tuple[object, ...]) -> bool:
         """Whether these tensors are asked for the first time; the next time they are not new.
@@ -104,7 +101,7 @@ class GraphCache:
 
     def _forgetting(self, key: _Key) -> Callable[[weakref.ref[Tensor]], None]:
         """What to do when a tensor of this key dies."""
-        cache = weakref.ref(self)
+        cache = weakref.ref(self._shared or self)
 
         def forget(reference: weakref.ref[Tensor]) -> None:
             self = cache()
@@ -112,7 +109,8 @@ class GraphCache:
                 return
             with self._lock:
                 entry = self._graphs.get(key)
-                if entry is not None and any(seen.reference is reference for seen in entry.seen):
+                seen = () if entry is None else entry.seen
+                if any(each is not None and each.reference is reference for each in seen):
                     del self._graphs[key]
 
         return forget
@@ -123,39 +121,13 @@ _Key = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    seen: tuple[_Seen, ...]
+    seen: tuple[SeenTensor | None, ...]
+    """None for tensors whose key says what they hold."""
     graph: HeteroGraph
 
     def is_now(self, tensors: Sequence[Tensor]) -> bool:
-        return all(seen.is_now(tensor) for seen, tensor in zip(self.seen, tensors, strict=True))
-
-
-class _Seen:
-    """A tensor as it was at one time."""
-
-    def __init__(self, tensor: Tensor, forget: Callable[[weakref.ref[Tensor]], None]) -> None:
-        self._digested = tensor.is_inference()
-        # Equal content may come in another tensor: the death of this one means nothing.
-        self.reference = weakref.ref(tensor, None if self._digested else forget)
-        self._version = 0 if self._digested else tensor._version
-        self._place = _place(tensor)
-        # Writes through NumPy or `.data` move no counter.
-        is_plain = type(tensor) is Tensor and tensor.device.type == "cpu" and not self._digested
-        self._sample = sample_of(tensor.detach()) if is_plain else None
-        self._elements = self._read()
-
-    def is_now(self, tensor: Tensor) -> bool:
-        if self._digested:
-            return True  # equal keys already mean equal content
-        is_same = self.reference() is tensor and self._place == _place(tensor)
-        return is_same and self._version == tensor._version and self._elements == self._read()
-
-    def _read(self) -> bytes:
-        return b"" if self._sample is None else self._sample.tobytes()
-
-
-def _place(tensor: Tensor) -> object:
-    return tensor.data_ptr(), tensor.shape, tensor.stride(), is_lazy(tensor)
+        pairs = zip(self.seen, tensors, strict=True)
+        return all(seen is None or seen.is_now(tensor) for seen, tensor in pairs)
 
 
 def _identity(tensor: Tensor) -> object:

@@ -5,26 +5,31 @@ Launches that have nothing to do on the graph are left out.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from hetune.variants.backends.base import SCRATCH, Backend
 from hetune.variants.errors import InputError
-from hetune.variants.graph.lazy_tensors import is_lazy, materialized
+from hetune.variants.graph.lazy_tensors import is_lazy
 from hetune.variants.graph.streams import synchronize
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.gpu_schedule import AnySchedule
+from hetune.variants.plan.facts import reordered_features
 from hetune.variants.plan.nodes import Plan
-from hetune.variants.program.nodes import ALL_EDGES, Param
+from hetune.variants.program.nodes import ALL_EDGES
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.float32_range import Overflow
 from hetune.variants.runtime.memory import ELEMENT, Layout, copied_bytes, layout_of
-from hetune.variants.runtime.plan_inputs import constants_of
+from hetune.variants.runtime.plan_inputs import checked_rows, constants_of, edge_order
+from hetune.variants.runtime.seen import SeenTensor
 from hetune.variants.runtime.workspace import Workspace
+
+_MOST_CONSTANTS = 8
+"""Sets of tensors that constants are kept of."""
 
 
 class Executable:
@@ -48,13 +53,20 @@ class Executable:
         self.plan = plan
         self.layout: Layout = layout_of(plan, schedules, domain)
         self._domain = domain
-        self._constants = constants_of(plan, domain)
+        params = plan.program.params
+        self._features = tuple(param for param in params if param.role == "feature")
+        self._given = tuple(param.name for param in params if param.role == "constant")
+        self._constants = {} if self._given else constants_of(plan, domain)
+        self._kept: dict[tuple[int, ...], _KeptConstants] = {}
+        edges = reordered_features(plan.program)
+        order = edge_order(domain) if edges else None
+        self._reordered = () if order is None else tuple((param.name, order) for param in edges)
         self._runners = tuple(
             backend.bind(launch, schedule, domain)
             for launch, schedule in zip(plan.launches, schedules, strict=True)
             if domain.runs(launch)
         )
-        self.device = domain.device or torch.device("cpu")
+        self.device = domain.place
         self.workspace = Workspace.of(domain.graph) if domain.device is None else None
         self._builds = -1
         self._has_released = domain.device is not None or not backend.keeps_indexes
@@ -88,7 +100,11 @@ class Executable:
             InputError: A tensor's dtype, shape or device does not fit.
         """
         with self.workspace.lock if self.workspace else nullcontext():
-            buffers = {**self._constants, **weights, **self.memory(), **self.inputs(features)}
+            given = self.inputs(features)
+            memory = self.memory()
+            for name, order in self._reordered:
+                given[name] = _reordered(given[name], order, memory[name])
+            buffers = {**self._constants, **weights, **memory, **given}
             result = buffers.get(self.plan.result)
             if result is None:
                 result = self.result(out, buffers)
@@ -123,11 +139,34 @@ class Executable:
         Raises:
             InputError: A tensor's dtype, shape or device does not fit.
         """
-        return {
-            param.name: self._checked(param, features)
-            for param in self.plan.program.params
-            if param.role == "feature"
-        }
+        domain = self._domain
+        return {p.name: checked_rows(p, features[p.name], domain) for p in self._features}
+
+    def constants(self, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """What launches read of the program's constants, to be passed to `run` with the weights.
+
+        Made once for the same tensors, unchanged since; nothing where the program has none.
+
+        Args:
+            given: Rows [rows, *row shape] by name, edges in the graph's order.
+
+        Raises:
+            InputError: A tensor's dtype, shape or device does not fit.
+        """
+        if not self._given:
+            return {}
+        tensors = tuple(given[name] for name in self._given)
+        key = tuple(map(id, tensors))
+        kept = self._kept.get(key)
+        if kept is None or not kept.is_now(tensors):
+            with torch.inference_mode(False), torch.no_grad():
+                made = constants_of(self.plan, self._domain, given)
+            synchronize(self._domain.device)
+            kept = _KeptConstants(tuple(map(SeenTensor, tensors)), made)
+            others = self._kept if len(self._kept) < _MOST_CONSTANTS else {}
+            if not any(tensor.is_inference() for tensor in tensors):
+                self._kept = {**others, key: kept}
+        return kept.made
 
     def memory(self) -> dict[str, Tensor]:
         """What a run writes beside its result, by buffer; the workspace's lock must be held.
@@ -152,21 +191,6 @@ class Executable:
                 flat = arena[start : start + rows * buffer.type.width]
                 temporaries[buffer.name] = flat.view(rows, *buffer.type.shape)
         return temporaries
-
-    def _checked(self, param: Param, features: Mapping[str, Tensor]) -> Tensor:
-        expected = (self._domain.buffer_rows(param.type), *param.type.shape)
-        value = features[param.name]
-        if value.dtype != torch.float32 or value.device != self.device:
-            raise InputError(
-                f"{param.name} is {value.dtype} on {value.device}: what is compiled for this "
-                f"graph takes float32 on {self.device}; convert it with .float() and .to()"
-            )
-        if value.numel() != math.prod(expected):
-            raise InputError(
-                f"{param.name} has shape {tuple(value.shape)} but the graph and the layer need "
-                f"{expected}: give one row for every row of the graph"
-            )
-        return materialized(value)
 
     def result(self, out: Tensor | None, inputs: Mapping[str, Tensor]) -> Tensor:
         """Memory for the result, [rows, *row shape]: what was given for it, or new.
@@ -204,6 +228,21 @@ class Executable:
         # Kernels write through its address, which autograd does not see.
         torch.autograd.graph.increment_version(out)
         return out.view(rows, *kind.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptConstants:
+    seen: tuple[SeenTensor, ...]
+    made: dict[str, Tensor]
+
+    def is_now(self, tensors: tuple[Tensor, ...]) -> bool:
+        return all(seen.is_now(tensor) for seen, tensor in zip(self.seen, tensors, strict=True))
+
+
+def _reordered(rows: Tensor, order: Tensor, memory: Tensor) -> Tensor:
+    """Rows of edges in the index's order."""
+    torch.index_select(rows.detach(), 0, order, out=memory)
+    return memory
 
 
 def _overlap(one: Tensor, other: Tensor) -> bool:

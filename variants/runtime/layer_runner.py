@@ -86,9 +86,18 @@ class LayerRunner:
         """
         executable = self.executable(variant, graph)
         if executable.device.type == "cuda":  # kernels are compiled when they first run
-            width = variant.plan.program.type_of("x").width
-            x = torch.zeros(graph.num_nodes, width, dtype=torch.float32, device=executable.device)
-            executable.run({"x": x}, weights)
+            domain, params = self.domain(graph), variant.plan.program.params
+            inputs = {
+                param.name: torch.zeros(
+                    domain.buffer_rows(param.type),
+                    *param.type.shape,
+                    dtype=torch.float32,
+                    device=executable.device,
+                )
+                for param in params
+                if param.role != "weight"
+            }
+            executable.run(inputs, {**weights, **executable.constants(inputs)})
 
     def named(
         self, name: str, variants: Mapping[str, Variant], graph: HeteroGraph, policy: Policy
@@ -121,7 +130,7 @@ class LayerRunner:
         graph: HeteroGraph,
         chosen: Chosen,
         policy: Policy,
-        x: Tensor,
+        inputs: Mapping[str, Tensor],
         weights: dict[str, Tensor],
         out: Tensor | None,
         overflow: Overflow,
@@ -133,7 +142,7 @@ class LayerRunner:
             graph: What on.
             chosen: What to run.
             policy: How it was chosen.
-            x: The features.
+            inputs: Rows of the program's features and constants.
             weights: What `weights_of` gives for the plan.
             out: As of `Executable.run`.
             overflow: As there.
@@ -144,23 +153,24 @@ class LayerRunner:
             CompileError: The variant does not compile.
         """
         executable, must = self.executable(chosen.variant, graph), policy.cuda_graph
-        features = {"x": x}
+        if constants := executable.constants(inputs):
+            weights = {**weights, **constants}
         record_used_threads(kernel_threads())
         if chosen.is_final:
             executable.release_indexes()
         if must is False:
             watch = None if is_timed else self._watch(chosen, graph)
             if watch is None:
-                return executable.run(features, weights, out, overflow=overflow)
+                return executable.run(inputs, weights, out, overflow=overflow)
             threads, clock = watch.threads, _Clock()
             record_used_threads(threads)
             with using_threads(threads) if threads == 1 else nullcontext():
-                result = executable.run(features, weights, out, clock, overflow)
+                result = executable.run(inputs, weights, out, clock, overflow)
             watch.record(threads, clock.seconds)
             return result
         replays = self.use_of(graph).replays(must or False, self.recorder)
         return replays.run(
-            executable, features, weights, out, lambda: self._is_replayed(chosen, graph, policy)
+            executable, inputs, weights, out, lambda: self._is_replayed(chosen, graph, policy)
         )
 
     def threads(self, variant: Variant, seconds: float, graph: HeteroGraph) -> int:

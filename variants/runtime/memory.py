@@ -12,6 +12,7 @@ from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Buffer, Launch, Traversal
 from hetune.variants.kernel.passes.phases import phase_of, phased
 from hetune.variants.kernel.scratch import scratch_layout, whole_scratch
+from hetune.variants.plan.facts import reordered_features
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import Program, Type
 from hetune.variants.runtime.domain import Domain
@@ -120,7 +121,7 @@ def lay_out(
 def _spans(plan: Plan) -> dict[str, tuple[int, int]]:
     """First and last launch that touch each buffer."""
     base = {view.name: view.base for view in plan.views}
-    spans: dict[str, tuple[int, int]] = {}
+    spans = {param.name: (0, 0) for param in reordered_features(plan.program)}
     for step, launch in enumerate(plan.launches):
         for buffer in launch.buffers:
             name = base.get(buffer.name, buffer.name)

@@ -1,10 +1,12 @@
-"""What a plan needs before it can run: weights made from parameters, constants from counts."""
+"""What a plan needs before it can run: weights made from parameters, constants from the graph."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from hetune.variants.errors import InputError
@@ -12,8 +14,19 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.lazy_tensors import materialized
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.plan.nodes import Plan
-from hetune.variants.program.interpret import apply_map, interpret_all
-from hetune.variants.program.nodes import Count, Let, Map, Param, Program, Space, Take
+from hetune.variants.program.apply import apply_map
+from hetune.variants.program.interpret import interpret_all
+from hetune.variants.program.nodes import (
+    ALL_EDGES,
+    Count,
+    End,
+    Let,
+    Map,
+    Param,
+    Program,
+    Space,
+    Take,
+)
 from hetune.variants.program.text import show_type
 from hetune.variants.runtime.domain import Domain
 
@@ -96,9 +109,53 @@ def _check_rows(param: Param, value: Tensor, graph: HeteroGraph) -> None:
         )
 
 
-def constants_of(plan: Plan, domain: Domain) -> dict[str, Tensor]:
-    """Buffers that depend on the graph alone, float32 [rows], in the index's order."""
+def checked_rows(param: Param, rows: Tensor, domain: Domain) -> Tensor:
+    """What was given for a feature or constant, contiguous float32 [rows, *row shape].
+
+    Raises:
+        InputError: A tensor's dtype, shape or device does not fit.
+    """
+    expected, device = (domain.buffer_rows(param.type), *param.type.shape), domain.place
+    if rows.dtype != torch.float32 or rows.device != device:
+        raise InputError(
+            f"{param.name} is {rows.dtype} on {rows.device}: what is compiled for this "
+            f"graph takes float32 on {device}; convert it with .float() and .to()"
+        )
+    if rows.numel() != math.prod(expected):
+        raise InputError(
+            f"{param.name} has shape {tuple(rows.shape)} but the graph and the layer need "
+            f"{expected}: give one row for every row of the graph"
+        )
+    return materialized(rows).view(expected)
+
+
+def edge_order(domain: Domain) -> Tensor | None:
+    """Where the graph has each edge of the index, int32 [E]; None where the orders are one."""
+    order = domain.index(ALL_EDGES).edge_id
+    is_same = torch.equal(order, torch.arange(len(order), dtype=order.dtype, device=order.device))
+    return None if is_same else order
+
+
+def constants_of(
+    plan: Plan, domain: Domain, given: Mapping[str, Tensor] | None = None
+) -> dict[str, Tensor]:
+    """Buffers that depend on the graph alone, float32 [rows, *row shape], in the index's order.
+
+    Args:
+        plan: What reads them.
+        domain: The graph.
+        given: Rows [rows, *row shape] of the program's constants, edges in the graph's order.
+
+    Raises:
+        InputError: A tensor's dtype, shape or device does not fit.
+    """
     made: dict[str, Tensor] = {}
+    for param in plan.program.params:
+        if param.role == "constant":
+            rows = checked_rows(param, (given or {})[param.name], domain)
+            if param.type.space is Space.EDGE and (order := edge_order(domain)) is not None:
+                rows = rows.index_select(0, order)
+            made[param.name] = rows
     for let in plan.constants:
         made[let.name] = _constant(let, made, plan.program, domain)
     return made
@@ -108,15 +165,23 @@ def _constant(let: Let, made: Mapping[str, Tensor], program: Program, domain: Do
     match let.op:
         case Count(space=Space.DST_PAIR, group=group):
             return domain.index(group).dst_pair_count
+        case Count(space=Space.SRC_PAIR, group=group):
+            index = domain.index(group)
+            return index.src_pair_of_edge.bincount(minlength=index.num_src_pairs).float()
+        case Count(group=group, end=End.SRC):
+            return domain.index(group).csc_indptr.diff().float()
         case Count(group=group):
             return domain.index(group).in_degree.float()
         case Map(fn=fn, args=args, const=const):
-            return apply_map(fn, [made[name] for name in args], const)
+            depth = 0 if fn == "outer" else len(let.type.shape) + 1
+            rows = [made[name] for name in args]
+            padded = [row.reshape(*row.shape, *[1] * (depth - row.dim())) for row in rows]
+            return apply_map(fn, padded, const)
         case Take(x, space, end, group):
             source = program.type_of(x).space
             if source is not Space.NODE:
-                rows = f"{source}_of_edge"  # pairs go to edges alone
+                places = f"{source}_of_edge"  # pairs go to edges alone
             else:
-                rows = end if space is Space.EDGE else f"{space}_node"
-            return made[x].index_select(0, getattr(domain.index(group), rows))
+                places = end if space is Space.EDGE else f"{space}_node"
+            return made[x].index_select(0, getattr(domain.index(group), places))
     raise AssertionError(f"{let} is no constant")

@@ -242,7 +242,8 @@ class Replays:
         weights: Mapping[str, Tensor],
         pays: Callable[[], bool],
     ) -> Replay | None:
-        if self._last is None or self._last[0] is not executable or self._last[1] is not weights:
+        last = self._last
+        if last is None or last[0] is not executable or not _are_same(last[1], weights):
             self._last, self._runs = (executable, weights), 0
             self._replay, self._failed = None, False
         self._runs += 1
@@ -265,3 +266,9 @@ class Replays:
                 ) from error
             _log.warning("runs start kernel by kernel, for they cannot be recorded: %s", error)
             return None
+
+
+def _are_same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    """Whether these are the same tensors by the same names."""
+    is_same = one.keys() == other.keys()
+    return one is other or (is_same and all(one[name] is other[name] for name in one))

@@ -14,7 +14,8 @@ from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import Variant
 from hetune.variants.program.interpret import interpret
-from hetune.variants.runtime.compiled import CompiledLayer, compile
+from hetune.variants.runtime.compile_layer import compile_layer
+from hetune.variants.runtime.compiled import CompiledLayer
 
 TOLERANCE = 1e-5
 """Largest relative error of a float32 variant."""
@@ -80,7 +81,7 @@ def check_variants(
     """
     x = features(module, graph, seed) if x is None else x
     oracles = [interpreted(module, x, graph), *expected]
-    layer = compile(module, backend=backend)
+    layer = compile_layer(module, backend=backend)
     kept = [variant for variant in layer._promoted.values() if keep(variant)]
     wrong: list[str] = []
     for variant in kept:
@@ -116,7 +117,7 @@ def check_same_bits(
         AssertionError: Names the variant and the number of threads.
     """
     x = features(module, graph)
-    layer = compile(module, backend=backend)
+    layer = compile_layer(module, backend=backend)
     before = torch.get_num_threads()
     try:
         for variant in filter(keep, layer._promoted.values()):

@@ -27,14 +27,18 @@ from hetune.variants.kernel.nodes import (
 )
 from hetune.variants.kernel.verify import verify
 from hetune.variants.kernel.walk import reads, writes
+from hetune.variants.program.functions import WITH_CONSTANT
 from hetune.variants.program.nodes import End, Space, Type
 
 GROUPS = ("", "a", "b")
 """The groups that random launches name."""
 
 _Shape = tuple[int, ...]
-_SMOOTH = ("relu", "gelu", "sigmoid", "tanh", "one_minus", "leaky_relu", "scale", "exp")
-_BINARY = ("add", "sub", "mul", "max", "div")
+_SMOOTH = (
+    "relu", "gelu", "sigmoid", "tanh", "one_minus", "leaky_relu", "scale", "exp", "silu",
+    "softplus", "elu", "abs", "sin", "cos", "square", "shift", "clamp_min", "clamp_max",
+)  # fmt: skip
+_BINARY = ("add", "sub", "mul", "maximum", "minimum", "div")
 _PAIRS = (Space.SRC_PAIR, Space.DST_PAIR)
 
 
@@ -237,7 +241,7 @@ class _Generator:
         kind = rng.random()
         if kind < 0.35:
             fn = rng.choice(_SMOOTH)
-            const = rng.choice((0.2, -0.5, 1e-05)) if fn in ("leaky_relu", "scale") else None
+            const = rng.choice((0.2, -0.5, 1e-05)) if fn in WITH_CONSTANT else None
             squash = Def(self._name("v"), values[x], Apply("tanh", (x,)))
             step = Def(self._name("v"), values[x], Apply(fn, (squash.name,), const))
             return [self._define(scopes, squash), self._define(scopes, step)]

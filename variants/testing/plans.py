@@ -13,7 +13,6 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.plan.nodes import Plan
-from hetune.variants.program.nodes import ALL_EDGES, Space
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.plan_inputs import weights_of
@@ -39,17 +38,17 @@ def run_plan(
         schedules: One for each launch; default ones if there are none.
     """
     domain = Domain(graph)
-    features: dict[str, Tensor] = {}
-    for param in plan.program.params:
-        if param.role == "feature":
-            rows = values[param.name].float()
-            of_edges = param.type.space is Space.EDGE
-            features[param.name] = rows[domain.index(ALL_EDGES).edge_id] if of_edges else rows
+    inputs = {
+        param.name: values[param.name].float()
+        for param in plan.program.params
+        if param.role != "weight"
+    }
     schedules = schedules or (Schedule(),) * len(plan.launches)
     executable = Executable(plan, domain, backend or TorchBackend(), schedules)
     for memory in executable.memory().values():
         memory.fill_(torch.nan)
     shape = plan.program.type_of(plan.program.result).shape
     out = torch.full((graph.num_nodes, *shape), torch.nan)
-    executable.run(features, weights_of(plan, values, graph), out)
+    weights = {**weights_of(plan, values, graph), **executable.constants(inputs)}
+    executable.run(inputs, weights, out)
     return out

@@ -7,6 +7,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
+from hetune.variants.frontend.functions import dot, leaky_relu, relu, sigmoid, softmax, tanh
 from hetune.variants.frontend.kernels import (
     aggregate_program,
     attention_program,
@@ -16,18 +17,12 @@ from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_prog
 from hetune.variants.frontend.trace import (
     Graph,
     Value,
-    dot,
     edge,
     etype,
     layer_program,
-    leaky_relu,
     node,
     ntype,
-    relu,
     shared,
-    sigmoid,
-    softmax,
-    tanh,
 )
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.nodes import Program, Space, Type

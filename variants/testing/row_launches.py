@@ -24,7 +24,7 @@ from hetune.variants.program.nodes import End, Space, Type
 from hetune.variants.testing.launches import GROUPS
 
 _UNARY = ("relu", "gelu", "sigmoid", "tanh", "one_minus", "leaky_relu", "scale")
-_BINARY = ("add", "sub", "mul", "max")
+_BINARY = ("add", "sub", "mul", "maximum")
 
 
 def random_rows(seed: int, widths: tuple[int, ...] = (1, 3, 7, 16)) -> Launch:

@@ -8,20 +8,37 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from hetune.variants.frontend.functions import (
+    cos,
+    dot,
+    elu,
+    log,
+    maximum,
+    minimum,
+    outer,
+    rsqrt,
+    rsqrt0,
+    sigmoid,
+    silu,
+    sin,
+    softmax,
+    softplus,
+    sqrt,
+    step,
+    tanh,
+)
 from hetune.variants.frontend.trace import (
     Graph,
     Value,
-    dot,
+    constant,
     edge,
     etype,
     layer_program,
     node,
     ntype,
     shared,
-    sigmoid,
-    softmax,
 )
-from hetune.variants.program.nodes import Program, Space
+from hetune.variants.program.nodes import End, Program, Space
 
 
 @layer_program
@@ -96,8 +113,33 @@ def reshaped_sum(g: Graph, x: Value, c: Value, w: Value, b: Value) -> Value:
     return rows.reshape(rows.type.width) + x
 
 
+@layer_program
+def functions(g: Graph, x: Value, c: Value, w: Value, u: Value, v: Value, k: Value) -> Value:
+    """All functions, of edges and nodes; some are products of all elements of two rows."""
+    sent, kept = g.src(x) @ w, x @ v
+    size = abs(sent) + 1
+    grown = log(size) + sqrt(size) - rsqrt(size) * size**0.3 + size**-0.5
+    waves = sin(sent) * cos(g.dst(kept)) + (2 - silu(sent)) / (1 + softplus(sent))
+    bounded = maximum(minimum(sent, g.dst(kept)), -0.5) + minimum(size ** g.dst(kept), 3)
+    rows = g.sum(grown + waves + bounded + elu(sent, 0.5))
+    heads = g.sum(outer(step(c) * c, (g.src(x) @ u) ** 2))
+    return (rsqrt0(g.count()) * rows * tanh(kept) + rows**3 * 0.01) + heads.reshape(6) @ k
+
+
+@layer_program
+def with_constants(g: Graph, x: Value, s: Value, d: Value, c: Value, p: Value, w: Value) -> Value:
+    """Rows that depend on the graph alone, joined with others of it, at all ends."""
+    of_pair = 1 / g.count(g.src_pairs, End.SRC)
+    share = g.src(s) / g.src(g.count(end=End.SRC)) + c * of_pair.take(Space.EDGE)
+    sent = g.sum(share * (g.src(x) @ w)) + g.mean(c * (g.src(x + p) @ w))
+    return sent * (d + g.count())
+
+
 UNUSUAL: MappingProxyType[str, Program] = MappingProxyType(
     {
+        "functions": functions(
+            x=node(4), c=edge(2), w=etype(4, 3), u=etype(4, 3), v=shared(4, 3), k=shared(6, 3)
+        ),
         "own degrees": own_degrees(x=node(4), w=etype(4, 3)),
         "gated": gated(x=node(4), w=etype(4, 4)),
         "scores of heads": bilinear(x=node(4), w=etype(4, 2, 4), u=etype(4, 2, 3), over=Space.NODE),
@@ -121,6 +163,14 @@ UNUSUAL: MappingProxyType[str, Program] = MappingProxyType(
         ),
         "many axes": many_axes(
             x=node(4), c=edge(2), w=etype(4, 2, 3, 2), u=etype(4, 2), b=etype(2, 3, 2)
+        ),
+        "constants": with_constants(
+            x=node(4),
+            s=constant(node()),
+            d=constant(node()),
+            c=constant(edge()),
+            p=constant(node(4)),
+            w=etype(4, 3),
         ),
         "reshaped sum": reshaped_sum(x=node(6), c=edge(2), w=etype(6, 2, 3), b=shared(2, 3)),
     }

@@ -33,7 +33,7 @@ MEDIA_TYPE = "application/x-safetensors"
 _DOCUMENT = "document"
 _DIGEST = "sha256"
 _ALIGNMENT = 8
-_SHORT, _PIECE = 1 << 18, 1 << 20
+_SHORT, _PIECE = 1 << 18, 1 << 19
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
@@ -146,7 +146,7 @@ class Pieces:
 def in_pieces(contents: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
     """Contents one after the other, to be sent or written.
 
-    What is short comes together, copied; what is long comes in pieces of a megabyte, where it lies.
+    What is short comes together, copied; what is long in pieces of half a megabyte, where it lies.
     """
     waiting: list[bytes | memoryview] = []
     length = 0

@@ -33,7 +33,8 @@ from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.kernel.device import Device
 from hetune.variants.registry import KernelSource, default_registry
 from hetune.variants.runtime.backends import backend_named
-from hetune.variants.runtime.compiled import CompiledLayer, compile
+from hetune.variants.runtime.compile_layer import compile_layer
+from hetune.variants.runtime.compiled import CompiledLayer
 from hetune.variants.runtime.devices import torch_device
 
 CudaGraph: TypeAlias = Literal["off", "auto", "on"]
@@ -160,7 +161,7 @@ class Engine:
         with self.guarded():
             moved = module.to(self.device.torch_device)
         # Whoever runs it names the variant: no cost model is asked here, or kept.
-        return compile(
+        return compile_layer(
             moved, backend=self.backend, cuda_graph=self.cuda_graph, vocabulary=vocabulary
         )
 

@@ -8,6 +8,7 @@ import torch
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse
+from hetune.variants.program.functions import WITH_CONSTANT
 
 INF = math.inf
 REFERENCE = {
@@ -17,20 +18,34 @@ REFERENCE = {
     "gelu": torch.nn.functional.gelu,
     "relu": torch.relu,
     "reciprocal": torch.reciprocal,
+    "silu": torch.nn.functional.silu,
+    "softplus": torch.nn.functional.softplus,
+    "elu": lambda x: torch.nn.functional.elu(x, 0.5),
+    "log": torch.log,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "square": torch.square,
+    "abs": torch.abs,
+    "clamp_min": lambda x: x.clamp_min(0.5),
+    "clamp_max": lambda x: x.clamp_max(0.5),
 }
+POSITIVE = ("log", "sqrt", "rsqrt")
 
 
 @pytest.fixture(scope="session")
 def evaluate(backend, place_of):
-    def run(fn: str, x: torch.Tensor, width: int) -> torch.Tensor:
+    def run(fn: str, x: torch.Tensor, width: int, const: float = 0.5) -> torch.Tensor:
         rows = -(-x.numel() // width)
         padded = torch.ones(rows * width)
         padded[: x.numel()] = x
         none = torch.empty(0, dtype=torch.int64).numpy()
         graph = HeteroGraph(none, none, none, num_nodes=rows, num_etypes=1)
+        call = f"{fn}(v, const={const})" if fn in WITH_CONSTANT else f"{fn}(v)"
         launch = parse(
             f"launch\n  buffer x: node[{width}]\n  buffer y: node[{width}]\n  traverse node\n"
-            f"    v: [{width}] = read x\n    f: [{width}] = {fn}(v)\n    store y = f\n"
+            f"    v: [{width}] = read x\n    f: [{width}] = {call}\n    store y = f\n"
         )
         values = {"x": padded.view(rows, width), "y": torch.zeros(rows, width)}
         backend.bind(launch, Schedule(), place_of(graph))(values)
@@ -45,6 +60,8 @@ def test_accuracy(fn, width, evaluate):
     x = torch.cat([torch.linspace(-20, 20, 40_001), torch.linspace(-0.01, 0.01, 2_001)])
     if fn == "reciprocal":
         x = x[x != 0]
+    if fn in POSITIVE:
+        x = torch.cat([x.abs()[x != 0], torch.tensor([1e-40, 1e-38, 3e38])])
     want = REFERENCE[fn](x.double())
     error = (evaluate(fn, x, width).double() - want).abs()
     assert (error <= 1e-6).all() if fn == "gelu" else (error <= 3e-7 * want.abs() + 1e-37).all()
@@ -61,7 +78,7 @@ def test_exp_at_the_edges(width, evaluate):
 
 
 @pytest.mark.parametrize("width", [1, 16])
-@pytest.mark.parametrize("fn", ["exp", "sigmoid", "tanh", "gelu", "relu"])
+@pytest.mark.parametrize("fn", [*REFERENCE, "rsqrt0", "pow_c"])
 def test_what_is_no_number_stays_so(fn, width, evaluate):
     assert evaluate(fn, torch.tensor([math.nan]), width).isnan().all()
 
@@ -71,3 +88,23 @@ def test_bounded_functions_at_infinity(evaluate):
     assert evaluate("sigmoid", x, 4).tolist()[:2] == [0.0, 1.0]
     assert evaluate("tanh", x, 4).tolist() == [-1.0, 1.0, -1.0, 1.0]
     assert evaluate("gelu", x, 4).tolist()[2:] == [0.0, 100.0]
+
+
+@pytest.mark.parametrize("width", [1, 16])
+def test_functions_at_the_edges(width, evaluate):
+    edges = torch.tensor([-INF, -1.0, 0.0, INF])
+    assert evaluate("log", edges, width)[:2].isnan().all()
+    assert evaluate("log", edges, width)[2:].tolist() == [-INF, INF]
+    assert evaluate("rsqrt0", edges, width).tolist() == [0.0, 0.0, 0.0, 0.0]
+    assert evaluate("step", edges, width).tolist() == [0.0, 0.0, 0.0, 1.0]
+    assert evaluate("softplus", edges, width)[[0, 3]].tolist() == [0.0, INF]
+    assert evaluate("elu", edges, width)[[0, 2, 3]].tolist() == [-0.5, 0.0, INF]
+
+
+@pytest.mark.parametrize("const", [0.5, -0.5, 2.0, 3.0, -1.0, 0.3, -2.5])
+def test_powers(const, evaluate):
+    x = torch.cat([torch.linspace(0.01, 30, 1_000), -torch.ones(1)])
+    want = x.double() ** const
+    error = (evaluate("pow_c", x, 31, const).double() - want).abs()
+    assert (error[:-1] <= 5e-7 * want[:-1]).all()
+    assert want[-1].isnan() == evaluate("pow_c", x, 31, const)[-1].isnan()

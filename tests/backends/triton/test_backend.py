@@ -18,7 +18,7 @@ from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse
 from hetune.variants.registry import Registry
-from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.fallback import FallbackWarning
 from hetune.variants.testing.conformance import features

@@ -73,6 +73,44 @@ def test_what_is_no_number_stays_so(fn, check, small):
     check(parse(FUNCTION.format(fn=fn)), small, factors={"x": math.nan})
 
 
+CALLS = (
+    *(f"{fn}(row)" for fn in ("abs", "silu", "softplus", "sin", "cos", "step", "square", "rsqrt0")),
+    *(f"{fn}(size)" for fn in ("sqrt", "rsqrt", "log")),
+    *(f"{fn}(row, const=-0.3)" for fn in ("elu", "shift", "clamp_min", "clamp_max")),
+    *(f"pow_c(size, const={const})" for const in (0.5, -0.5, 3.0, 0.3, -1.5)),
+    *(f"pow_c(row, const={const})" for const in (2.0, 3.0, 0.5)),
+    *(f"{fn}(size, row)" for fn in ("maximum", "minimum", "pow")),
+)
+
+
+def test_functions(check, small):
+    """What some have no number for gives none, as in torch."""
+    lines = ["launch", "  buffer x: node[5]"]
+    lines += [f"  buffer y{i}: node[5]" for i in range(len(CALLS))]
+    lines += ["  traverse node", "    row: [5] = read x", "    size: [5] = abs(row)"]
+    for i, call in enumerate(CALLS):
+        lines += [f"    v{i}: [5] = {call}", f"    store y{i} = v{i}"]
+    check(parse("\n".join(lines) + "\n"), small)
+
+
+OUTER = """
+launch
+  buffer x: node[{x}]
+  buffer s: edge[{s}]
+  buffer p: edge[{s},3]
+  traverse edge
+    right: [{x}] = read x[src]
+    left: [{s}] = read s
+    all: [{s},3] = outer(left, right)
+    store p = all
+"""
+
+
+@pytest.mark.parametrize(("s", "x"), [("5", "3"), ("2,5", "2,3"), ("1,4", "1,3"), ("2,1", "2,3")])
+def test_outer_products(s, x, check, small):
+    check(parse(OUTER.format(s=s, x=x)), small)
+
+
 SUMS_OF_EDGES = """
 launch
   buffer x: node[3]

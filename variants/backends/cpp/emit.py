@@ -48,4 +48,5 @@ def emit(launch: Launch, schedule: Schedule) -> Emitted:
 
 @cache
 def _prelude() -> str:
-    return (resources.files(__package__) / "prelude.hpp").read_text(encoding="utf-8")
+    files = (resources.files(__package__) / name for name in ("prelude.hpp", "functions.hpp"))
+    return "\n".join(file.read_text(encoding="utf-8") for file in files)

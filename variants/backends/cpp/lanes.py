@@ -127,7 +127,7 @@ class LaneLoop:
                 self._define(name, self._read(read))
             case Def(name=name, expr=Apply(fn, args, const)):
                 operands = tuple(self._operand(arg) for arg in args)
-                self._define(name, apply(fn, operands, const, "V"))
+                self._define(name, apply(fn, operands, const))
             case Update(name=name, value=value):
                 if name not in self.sums:
                     self.sums[name] = self.scopes.unique(f"{name}_lanes")

@@ -120,7 +120,7 @@ class Operand:
         body: list[Statement] = [Declare("const float*", "raw", self._operand_pointer(row))]
         for piece in cut(width, self.schedule.lanes):
             raw = f"load<{piece.type}>({at('raw', piece.offset)})"
-            active = apply(x.fn, (raw,), x.const, piece.type)
+            active = apply(x.fn, (raw,), x.const)
             body.append(Do(f"store<{piece.type}>({at('active[m]', piece.offset)}, {active})"))
         return body
 

@@ -91,7 +91,7 @@ class TileScores(TraversalLowering):
                 case Read() as read if name not in wide:
                     value = self._lanes_of(read)
                 case Apply(fn, args, const) if name not in wide:
-                    value = apply(fn, tuple(numbers[arg] for arg in args), const, kind)
+                    value = apply(fn, tuple(numbers[arg] for arg in args), const)
                 case Inner(x, y):
                     products = self.scopes.unique(f"{name}_terms")
                     terms.append(Declare(kind, f"{products}[{self.schedule.lanes}]"))

@@ -13,7 +13,13 @@ from hetune.variants.backends.cpp.pieces import Piece, at
 from hetune.variants.backends.cpp.rows import block_range
 from hetune.variants.backends.cpp.scopes import Frame, Scopes
 from hetune.variants.backends.cpp.target import Assign, Declare, Do, For, Function, If, Statement
-from hetune.variants.backends.cpp.values import CppValue, apply, piece_end, row_pieces
+from hetune.variants.backends.cpp.values import (
+    CppValue,
+    apply,
+    piece_end,
+    row_pieces,
+    takes_vectors_alone,
+)
 from hetune.variants.backends.describe import describe_traversal
 from hetune.variants.backends.places import VARIABLES, segment_array
 from hetune.variants.errors import KernelError
@@ -34,6 +40,7 @@ from hetune.variants.kernel.nodes import (
 )
 from hetune.variants.kernel.passes.idle import adds_sums_over
 from hetune.variants.kernel.walk import statements, writes
+from hetune.variants.kernel.widths import apply_shape
 from hetune.variants.program.nodes import Space
 
 
@@ -248,15 +255,18 @@ class TraversalLowering:
 
     def _apply(self, name: str, expr: Apply) -> None:
         args = [self.values[arg] for arg in expr.args]
-        shape = max((arg.shape for arg in args), key=len)
+        shape = apply_shape(expr.fn, [arg.shape for arg in args])
         for piece, text in self._value(name, shape, self.tile.computed(shape)):
-            operands = tuple(arg.piece(piece, shape) for arg in args)
-            if expr.fn == "max":
+            if expr.fn == "outer":
+                operands = _factors(args[0], args[1], piece)
+            else:
+                operands = tuple(arg.piece(piece, shape) for arg in args)
+            if takes_vectors_alone(expr.fn):
                 operands = tuple(
                     _splatted(operand, arg, shape, piece)
                     for operand, arg in zip(operands, args, strict=True)
                 )
-            value = apply(expr.fn, operands, expr.const, piece.type)
+            value = apply(expr.fn, operands, expr.const)
             self.scopes.emit(Declare(f"const {piece.type}", text, value))
 
     def _inner(self, name: str, expr: Inner) -> None:
@@ -301,6 +311,15 @@ class TraversalLowering:
             f"hsum({' + '.join(terms)})" if lanes > 1 else " + ".join(terms)
             for lanes, terms in by_lanes.items()
         )
+
+
+def _factors(x: CppValue, y: CppValue, piece: Piece) -> tuple[str, ...]:
+    """What a piece of all products is a product of: an element, and a piece of the same head."""
+    width = y.shape[-1]
+    row = piece.offset // width
+    head = row // x.shape[-1]
+    own = Piece(head * width + piece.offset % width, piece.lanes)
+    return x.element(row), y.piece(own, y.shape)
 
 
 def _splatted(text: str, value: CppValue, shape: tuple[int, ...], piece: Piece) -> str:

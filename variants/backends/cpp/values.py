@@ -60,28 +60,31 @@ def literal(value: float) -> str:
     return f"{float(value)!r}f"
 
 
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-_CALLS = ("relu", "gelu", "exp", "sigmoid", "tanh")
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "outer": "*", "div": "/"}
+_CALLS = {"abs": "magnitude", "maximum": "larger", "minimum": "smaller"}
+"""Functions that have another name in the prelude."""
 
 
-def apply(fn: str, args: tuple[str, ...], const: float | None, kind: str) -> str:
+def apply(fn: str, args: tuple[str, ...], const: float | None) -> str:
     """The C++ expression of an elementwise function of values of one type.
 
-    Floats may stand beside vectors, but not under ``max``.
+    Floats may stand beside vectors only in sums, differences, products and quotients.
     """
     if fn in _INFIX:
         return f"{args[0]} {_INFIX[fn]} {args[1]}"
-    if fn == "max":
-        return f"maximum<{kind}>({args[0]}, {args[1]})"
-    if fn in _CALLS:
-        return f"{fn}({args[0]})"
-    match fn:
-        case "leaky_relu":
-            return f"leaky_relu({args[0]}, {literal(0.01 if const is None else const)})"
-        case "scale":
-            return f"{args[0]} * {literal(1.0 if const is None else const)}"
-        case "reciprocal":
+    match fn, const:
+        case "scale", float():
+            return f"{args[0]} * {literal(const)}"
+        case "shift", float():
+            return f"{args[0]} + {literal(const)}"
+        case "reciprocal", None:
             return f"1.0f / {args[0]}"
-        case "one_minus":
+        case "one_minus", None:
             return f"1.0f - {args[0]}"
-    raise KernelError(f"the C++ backend has no function {fn!r}: use one of MAP_ARITY, or max")
+    numbers = () if const is None else (literal(const),)
+    return f"{_CALLS.get(fn, fn)}({', '.join((*args, *numbers))})"
+
+
+def takes_vectors_alone(fn: str) -> bool:
+    """Whether a float cannot stand beside a vector among the function's operands."""
+    return fn not in _INFIX

@@ -238,7 +238,9 @@ class BodyLowering:
 
     def _apply(self, name: str, expr: Apply) -> None:
         args = tuple(self.values[arg] for arg in expr.args)
-        shape, axes = broadcast(args)
+        shape, axes = _outer(*args) if expr.fn == "outer" else broadcast(args)
+        if expr.fn == "outer":
+            args = args[0], _moved_last(args[1])
         if expr.fn in HELPERS:
             self.helpers.add(expr.fn)
         text = apply(expr.fn, tuple(arg.over(axes) for arg in args), expr.const)
@@ -289,6 +291,19 @@ def sums_below(traversal: Traversal) -> dict[str, list[str]]:
         if isinstance(stmt, Init) and stmt.below:
             found.setdefault(stmt.below, []).append(stmt.name)
     return found
+
+
+def _outer(x: TritonValue, y: TritonValue) -> tuple[tuple[int, ...], tuple[Axis, ...]]:
+    """The shape and the axes of all products of two rows."""
+    shape = (*x.shape, y.shape[-1])
+    return shape, (*(a for a in LANES if a in (*x.axes, *y.axes)), *row_axes(shape))
+
+
+def _moved_last(y: TritonValue) -> TritonValue:
+    """A row whose last axis is one further."""
+    last = len(y.shape) - 1
+    axes = tuple(last + 1 if axis == last else axis for axis in y.axes)
+    return TritonValue(y.text, (*y.shape[:-1], 1, y.shape[-1]), axes)
 
 
 def _shifted(value: TritonValue, by: int) -> TritonValue:

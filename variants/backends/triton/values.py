@@ -97,32 +97,88 @@ def tanh(x):
     far = tl.where(x < 0.0, -1.0, 1.0) * (1.0 - e) / (1.0 + e)
     return tl.where(tl.abs(x) < 0.625, p * z * x + x, far)
 '''
-HELPERS = {"gelu": GELU, "tanh": TANH}
+SOFTPLUS = '''
+@triton.jit
+def softplus(x):
+    """log(1 + e^x), corrected for the rounding of 1 + e^-|x|."""
+    power = tl.exp(-tl.abs(x))
+    rounded = (1.0 + power) - 1.0
+    rest = tl.where(rounded == 0.0, power, tl.log(1.0 + power) * power / rounded)
+    return tl.where(x < 0.0, 0.0, x) + rest
+'''
+ELU = '''
+@triton.jit
+def elu(x, alpha):
+    """x above 0, else alpha * (e^x - 1): a polynomial near 0 (Cephes), where that would cancel."""
+    n = tl.where(x > 0.0, 0.0, x)
+    p = 1.9875691500e-4 * n + 1.3981999507e-3
+    p = p * n + 8.3334519073e-3
+    p = p * n + 4.1665795894e-2
+    p = p * n + 1.6666665459e-1
+    p = p * n + 5.0000001201e-1
+    return tl.where(x > 0.0, x, alpha * tl.where(n > -0.34, p * n * n + n, tl.exp(n) - 1.0))
+'''
+_POW = '''
+@triton.jit
+def {name}(x, y):
+    """x to the power of y, by logarithms in double precision."""
+    wide = y * tl.full(x.shape, 1.0, tl.float64)
+    size = tl.exp2(wide * tl.log2(tl.abs(x).to(tl.float64)))
+    half = wide * 0.5
+    odd = tl.where(wide == tl.floor(wide), -1.0, float("nan"))
+    sign = tl.where(half == tl.floor(half), 1.0, odd)
+    found = tl.where(wide == 0.0, 1.0, tl.where(x < 0.0, sign * size, size))
+    return found.to(tl.float32)
+'''
+HELPERS = {
+    "gelu": GELU,
+    "tanh": TANH,
+    "softplus": SOFTPLUS,
+    "elu": ELU,
+    "pow": _POW.format(name="pow"),
+    "pow_c": _POW.format(name="pow_c"),
+}
 """Functions that Triton's own language lacks, printed where they are used."""
 
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "outer": "*", "div": "/"}
+_EXTREMES = {
+    "maximum": "tl.maximum", "minimum": "tl.minimum",
+    "clamp_min": "tl.maximum", "clamp_max": "tl.minimum",
+}  # fmt: skip
+_OWN = ("exp", "sigmoid", "log", "sin", "cos", "abs", "sqrt", "rsqrt")
+"""Functions of Triton's own language."""
 
 
 def apply(fn: str, args: tuple[str, ...], const: float | None) -> str:
     """The expression of an elementwise function."""
     if fn in _INFIX:
         return f"{args[0]} {_INFIX[fn]} {args[1]}"
+    numbers = (*args, *(() if const is None else (literal(const),)))
     if fn in HELPERS:
-        return f"{fn}({args[0]})"
+        return f"{fn}({', '.join(numbers)})"
+    if fn in _EXTREMES:  # what is no number stays so
+        return f"{_EXTREMES[fn]}({', '.join(numbers)}, propagate_nan=tl.PropagateNan.ALL)"
+    if fn in _OWN:
+        return f"tl.{fn}({args[0]})"
     match fn:
-        case "max":
-            return f"tl.maximum({args[0]}, {args[1]})"
         case "relu":
             return f"tl.where({args[0]} < 0.0, 0.0, {args[0]})"  # keeps what is no number
-        case "exp" | "sigmoid":
-            return f"tl.{fn}({args[0]})"
         case "leaky_relu":
-            slope = literal(0.01 if const is None else const)
-            return f"tl.where({args[0]} > 0.0, {args[0]}, {args[0]} * {slope})"
+            return f"tl.where({args[0]} > 0.0, {args[0]}, {args[0]} * {numbers[1]})"
         case "scale":
-            return f"{args[0]} * {literal(1.0 if const is None else const)}"
+            return f"{args[0]} * {numbers[1]}"
+        case "shift":
+            return f"{args[0]} + {numbers[1]}"
+        case "silu":
+            return f"{args[0]} * tl.sigmoid({args[0]})"
+        case "square":
+            return f"{args[0]} * {args[0]}"
+        case "rsqrt0":
+            return f"tl.where({args[0]} <= 0.0, 0.0, tl.rsqrt({args[0]}))"
+        case "step":
+            return f"tl.where({args[0]} > 0.0, 1.0, 0.0)"
         case "reciprocal":
             return f"1.0 / {args[0]}"
         case "one_minus":
             return f"1.0 - {args[0]}"
-    raise KernelError(f"the Triton backend has no function {fn!r}: use one of MAP_ARITY, or max")
+    raise KernelError(f"the Triton backend has no function {fn!r}: use one of MAP_ARITY")

@@ -224,7 +224,7 @@ class _Running:
         return (
             self._define(zero, "scale", total, const=0.0),
             self._define(one, "one_minus", zero),
-            self._define(least, "max", total, one),
+            self._define(least, "maximum", total, one),
             self._define(self._inverse, "reciprocal", least),
         )
 

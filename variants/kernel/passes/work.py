@@ -2,7 +2,7 @@
 
 `formula` gives that function, which can be kept for all graphs; `work` its value.
 
-The formulas, for a row of `width` elements of 4 bytes (`element_bytes`):
+The formulas, for a row of `width` elements, of 4 or 2 bytes each:
 
 - `Gemm` over M rows: 2 M heads k n matrix operations; one vector operation per element of the
   product for each of scale, bias and adding up. A `SegmentSum` over E edges adds E heads k
@@ -10,8 +10,8 @@ The formulas, for a row of `width` elements of 4 bytes (`element_bytes`):
   operand's function once for each of its elements. Of M nodes limited to those with an edge
   (``only``) no more than there are pairs are read, multiplied and, without ``fill``, written.
 - `Traversal`: a statement runs once per row of its loop, over all rows of the domain. An
-  elementwise function costs one operation per element (`leaky_relu` two; exp, tanh, sigmoid,
-  gelu, div and reciprocal are counted apart), an inner product two per element, an update or
+  elementwise function costs one operation per element (`leaky_relu` two; those in `SPECIAL` are
+  counted apart), an inner product two per element, an update or
   an adding store one. A walk over nodes that adds sums to what is there passes by nodes that
   have nothing to add (`idle.adds_sums_over`); others are no more than there are pairs.
 - Compulsory traffic: each distinct row of a buffer is read once and written once in a launch,
@@ -59,7 +59,12 @@ from hetune.variants.program.nodes import End, Space
 Count = Callable[[Rows], int]
 """Rows of a space and group. ``Rows(ETYPE, group)``: the group's edge types that have edges."""
 
-SPECIAL = frozenset({"exp", "tanh", "sigmoid", "gelu", "div", "reciprocal"})
+SPECIAL = frozenset(
+    {
+        "exp", "tanh", "sigmoid", "gelu", "div", "reciprocal", "log", "silu", "softplus", "elu",
+        "sqrt", "rsqrt", "rsqrt0", "sin", "cos", "pow", "pow_c",
+    }
+)  # fmt: skip
 """Functions that cost many operations per element."""
 
 _INDEX_BYTES = 4
@@ -143,14 +148,9 @@ class Formula:
         return Work(**total)
 
 
-def formula(launch: Launch, element_bytes: int = 4) -> Formula:
-    """The work of a verified launch.
-
-    Args:
-        launch: The launch.
-        element_bytes: Bytes of a buffer's element.
-    """
-    tally = _Tally(launch, element_bytes)
+def formula(launch: Launch) -> Formula:
+    """The work of a verified launch."""
+    tally = _Tally(launch)
     for kernel in launch.kernels:
         match kernel:
             case Gemm():
@@ -160,9 +160,9 @@ def formula(launch: Launch, element_bytes: int = 4) -> Formula:
     return tally.formula()
 
 
-def work(launch: Launch, count: Count, element_bytes: int = 4) -> Work:
+def work(launch: Launch, count: Count) -> Work:
     """The work of a verified launch on a graph; see `formula` and `Formula.at`."""
-    return formula(launch, element_bytes).at(count)
+    return formula(launch).at(count)
 
 
 def limit_of(gemm: Gemm) -> Rows:
@@ -181,10 +181,10 @@ _ONE = Rows(Space.SHARED)
 class _Tally:
     """Adds up terms. A *cover* is the set of a buffer's rows that a loop's rows see together."""
 
-    def __init__(self, launch: Launch, element_bytes: int) -> None:
+    def __init__(self, launch: Launch) -> None:
         self._types = {buffer.name: buffer.type for buffer in launch.buffers}
         self._scratch = {buffer.name for buffer in launch.buffers if buffer.scratch}
-        self._element_bytes = element_bytes
+        self._row_bytes = {buffer.name: buffer.row_bytes for buffer in launch.buffers}
         self._read: dict[str, dict[Rows, None]] = {name: {} for name in self._types}
         self._written: dict[str, dict[Rows, None]] = {name: {} for name in self._types}
         self._sums: dict[tuple[str, tuple[Rows, ...], Rows | None], int] = {}
@@ -194,7 +194,7 @@ class _Tally:
         for field, covers in (("read_bytes", self._read), ("write_bytes", self._written)):
             for name, found in covers.items():
                 if found and name not in self._scratch:
-                    self._add(field, self._row_bytes(name), *found, cap=self._all(name))
+                    self._add(field, self._row_bytes[name], *found, cap=self._all(name))
         terms = tuple(
             (field, Term(factor, rows, cap)) for (field, rows, cap), factor in self._sums.items()
         )
@@ -205,9 +205,6 @@ class _Tally:
         cap = None if rows == (cap,) else cap
         key = field, rows, cap
         self._sums[key] = self._sums.get(key, 0) + factor
-
-    def _row_bytes(self, name: str) -> int:
-        return self._types[name].width * self._element_bytes
 
     # Which rows.
 
@@ -229,7 +226,7 @@ class _Tally:
 
     def _access(self, name: str, rows: Rows, end: End, cap: Rows | None = None) -> Rows:
         """One access per row, but no more than `cap` has: counts all but the distinct rows."""
-        row_bytes, space = self._row_bytes(name), self._types[name].space
+        row_bytes, space = self._row_bytes[name], self._types[name].space
         cover = self._cover(name, rows, end)
         if cap is not None and cover == rows:
             cover = cap
@@ -242,9 +239,9 @@ class _Tally:
         return cover
 
     def _touch(self, name: str, rows: Rows, cap: Rows | None = None) -> None:
-        self._add("touched_bytes", self._row_bytes(name), rows, cap=cap)
+        self._add("touched_bytes", self._row_bytes[name], rows, cap=cap)
         if name in self._scratch:
-            self._add("scratch_bytes", self._row_bytes(name), rows, cap=cap)
+            self._add("scratch_bytes", self._row_bytes[name], rows, cap=cap)
 
     def _note_read(self, name: str, cover: Rows) -> None:
         written = self._written[name]

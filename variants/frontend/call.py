@@ -1,0 +1,74 @@
+"""What a layer was called with, as far as a compiled layer has to know."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from torch import Tensor
+
+from hetune.variants.graph.hetero import HeteroGraph
+
+
+class Call(ABC):
+    """One call of a layer: its graph, its rows for the program, and how its results are returned.
+
+    What reads a layer's arguments (`Adapter.read`) makes one; `LayerCall` is that of layers which
+    are called with rows of nodes and typed edges.
+    """
+
+    @property
+    @abstractmethod
+    def features(self) -> tuple[Tensor, ...]:
+        """All tensors of floats that results depend on: their devices and gradients matter."""
+
+    @property
+    @abstractmethod
+    def edges(self) -> object:
+        """The edges as they were given: a `HeteroGraph` names types, others number them."""
+
+    @property
+    @abstractmethod
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What `graph` is made of; none where a graph was given, which then keeps what is made."""
+
+    @property
+    @abstractmethod
+    def others(self) -> tuple[object, ...]:
+        """What else `graph` depends on, hashable, to tell it from those of other layers."""
+
+    @abstractmethod
+    def graph(self) -> HeteroGraph:
+        """The graph that the program runs on, which may be another than the caller's.
+
+        Asked once for the same `tensors` (by identity and write counter) and `others`. What it
+        computes beside, such as constants, is kept with the graph in a slot of its ``state``.
+
+        Raises:
+            GraphError: The edges are no graph.
+            InputError: The graph does not fit the layer.
+        """
+
+    @abstractmethod
+    def inputs(self, graph: HeteroGraph) -> dict[str, Tensor]:
+        """A tensor for each feature and constant of the program, by its name.
+
+        Float rows on the graph's device: [N, *row shape] of nodes in the graph's order, or
+        [E, *row shape] of edges in the order of ``graph.src``. A constant that is the same tensor
+        as before, not written to, costs nothing again.
+
+        Args:
+            graph: What `graph` gave for this call or an equal one.
+
+        Raises:
+            InputError: Something does not fit the graph or the layer.
+        """
+
+    @abstractmethod
+    def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Any:
+        """What the call returns.
+
+        Args:
+            graph: As of `inputs`.
+            results: The program's, float32 [rows, *row shape]; edges in the order of ``graph.src``.
+        """

@@ -1,0 +1,69 @@
+"""Which layers of a model are compiled, and what they ran."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LayerStatus:
+    """One layer.
+
+    Attributes:
+        name: In the model, as `named_modules` has it.
+        kind: Its class.
+        variants: Ids of its variants; empty where there are none.
+        refusal: Why it cannot run compiled as it is now, or None.
+        variant: What its last call ran; None where that was the original layer, or none came.
+        reason: Why its last call ran in the original layer, or None.
+    """
+
+    name: str
+    kind: str
+    variants: tuple[str, ...]
+    refusal: str | None
+    variant: str | None = None
+    reason: str | None = None
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether calls may run variants."""
+        return self.refusal is None
+
+    def __str__(self) -> str:
+        state = "compiled" if self.is_compiled else f"original: {self.refusal}"
+        if self.variant is not None:
+            return f"{state}; the last call ran {self.variant}"
+        if self.reason not in (None, self.refusal):
+            return f"{state}; the last call ran the original: {self.reason}"
+        return state
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReport:
+    """The layers of a model. Printed, it is a table.
+
+    Attributes:
+        layers: Each once, in the model's order.
+    """
+
+    layers: tuple[LayerStatus, ...]
+
+    def __str__(self) -> str:
+        names = max((len(layer.name) for layer in self.layers), default=0)
+        kinds = max((len(layer.kind) for layer in self.layers), default=0)
+        return "\n".join(
+            f"{layer.name:{names}}  {layer.kind:{kinds}}  {layer}" for layer in self.layers
+        )
+
+
+@dataclass(slots=True)
+class LastCall:
+    """What a layer's last call ran: a variant, or the original for a reason."""
+
+    variant: str | None = None
+    reason: str | None = None
+
+    def set(self, variant: str | None, reason: str | None) -> None:
+        """Records a call."""
+        self.variant, self.reason = variant, reason

@@ -1,0 +1,52 @@
+"""Tensors as they were at one time: whether they still are."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+
+from torch import Tensor
+
+from hetune.variants.frontend.adapter import sample_of
+from hetune.variants.graph.lazy_tensors import is_lazy
+
+
+class SeenTensor:
+    """A tensor as it was at one time: identity by weak reference, content by torch's write counter.
+
+    Writes through NumPy or ``.data`` move no counter: on a CPU some elements are compared. Tensors
+    made in inference mode have no counter either.
+
+    Args:
+        tensor: The tensor.
+        forget: Called with `reference` when it dies.
+
+    Attributes:
+        reference: To the tensor.
+    """
+
+    def __init__(
+        self, tensor: Tensor, forget: Callable[[weakref.ref[Tensor]], None] | None = None
+    ) -> None:
+        self.reference = weakref.ref(tensor, forget)
+        self._version = _version(tensor)
+        self._place = _place(tensor)
+        is_plain = type(tensor) is Tensor and tensor.device.type == "cpu"
+        self._sample = sample_of(tensor.detach()) if is_plain else None
+        self._elements = self._read()
+
+    def is_now(self, tensor: Tensor) -> bool:
+        """Whether this is the tensor, unchanged as far as can be seen."""
+        is_same = self.reference() is tensor and self._place == _place(tensor)
+        return is_same and self._version == _version(tensor) and self._elements == self._read()
+
+    def _read(self) -> bytes:
+        return b"" if self._sample is None else self._sample.tobytes()
+
+
+def _version(tensor: Tensor) -> int:
+    return -1 if tensor.is_inference() else tensor._version
+
+
+def _place(tensor: Tensor) -> object:
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), is_lazy(tensor)
