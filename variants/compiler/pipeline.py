@@ -26,6 +26,7 @@ from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter, Unsupported
 from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.kernel.device import Device
+from hetune.variants.kernel.precision import Precision
 from hetune.variants.kernel.text import show as show_launch
 from hetune.variants.kernel.text import show_schedule
 from hetune.variants.plan.alternatives import Alternative, alternatives
@@ -66,13 +67,15 @@ class Compiler:
         """Every way of computing a program that some graph may favour."""
         return alternatives(program)
 
-    def lower(self, program: Program) -> Mapping[PlanChoices, Plan]:
+    def lower(
+        self, program: Program, precision: Precision = "float32"
+    ) -> Mapping[PlanChoices, Plan]:
         """A plan for each alternative and form that no other one beats whatever the graph."""
-        return plans_of(program, self.backend.target)
+        return plans_of(program, self.backend.target, precision)
 
-    def schedule(self, program: Program) -> tuple[Variant, ...]:
+    def schedule(self, program: Program, precision: Precision = "float32") -> tuple[Variant, ...]:
         """Each plan in each schedule worth compiling, in a stable order."""
-        found = variants_of(program, self.backend.target)
+        found = variants_of(program, self.backend.target, precision)
         if (schedule := self.backend.schedule) is not None:
             return tuple(with_schedule(variant, schedule) for variant in found)
         return found

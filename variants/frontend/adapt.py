@@ -8,6 +8,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from hetune.variants.frontend import pyg
 from hetune.variants.frontend.adapter import Adapter, Unsupported, refusal
 from hetune.variants.frontend.nn import HGT, FlatLayer, RelationalLayer
+from hetune.variants.frontend.program_layer import ProgramLayer
 from hetune.variants.frontend.type_order import named_for
 from hetune.variants.frontend.wrapper import unwrapped
 from hetune.variants.graph.vocabulary import Vocabulary
@@ -35,6 +36,7 @@ def _found(module: nn.Module) -> Adapter | Unsupported:
         if "forward" in vars(module) or type(module).forward not in (
             FlatLayer.forward,
             HGT.forward,
+            ProgramLayer.forward,
         ):
             return Unsupported(f"{type(module).__name__} has a forward() of its own")
         if any(is_parametrized(part) for part in module.modules()):

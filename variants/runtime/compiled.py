@@ -97,7 +97,7 @@ class CompiledLayer(ModuleWrapper):
         adapter = compiler.trace(self.module, self.vocabulary)
         if isinstance(adapter, Unsupported):
             return adapter
-        variants = compiler.schedule(adapter.program)
+        variants = compiler.schedule(adapter.program, self._policy.precision)
         self._promoted = {variant.id: variant for variant in variants}
         self._adapter, self._graphs = adapter, self._sharing.graphs(adapter)
         if adapter.read is None:
@@ -221,8 +221,10 @@ class CompiledLayer(ModuleWrapper):
                 if tell is not None:
                     tell(math.inf)
                 raise
-            read = (*inputs.values(), *weights.tensors.values())
-            if not weights.fit or (overflow.happened and may_differ(result, read)):
+            if not weights.fit or (
+                overflow.happened
+                and may_differ(result, (*inputs.values(), *weights.tensors.values()))
+            ):
                 raise OutgrownError(variant or chosen.variant.id)
         return cast(call.result(graph, (result,)), dtypes)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from hetune.variants.backends.cpp.abi import Arguments, ScratchSlot, Slot
 from hetune.variants.backends.cpp.gemm import GemmLowering
 from hetune.variants.backends.cpp.one_pass import OnePass, softmax_in_one_pass
+from hetune.variants.backends.cpp.pieces import pointer_type
 from hetune.variants.backends.cpp.rows import (
     CHUNK_ROWS,
     StaticChunks,
@@ -48,7 +49,7 @@ def lower(
         order, hubs = arguments.block_order(), arguments.count("hubs")
         chunks = replace(chunks, order=order, urgent=hubs)
     return TranslationUnit(
-        comment, _context(arguments), functions, _entry(arguments, chunks, calls)
+        comment, _context(launch, arguments), functions, _entry(launch, arguments, chunks, calls)
     )
 
 
@@ -125,21 +126,29 @@ def _blocks(launch: Launch, arguments: Arguments) -> str:
     return arguments.count("row_blocks")
 
 
-def _context(arguments: Arguments) -> Struct:
-    fields = [(_pointer_type(slot), name) for slot, name in arguments.pointers]
+def _context(launch: Launch, arguments: Arguments) -> Struct:
+    fields = [(_pointer_type(slot, launch), name) for slot, name in arguments.pointers]
     fields += [("int64_t", name) for _, name in arguments.counts]
     return Struct("what the launch is called with", "Context", tuple(fields))
 
 
-def _pointer_type(slot: Slot) -> str:
-    return "float*" if isinstance(slot, BufferSlot | ScratchSlot) else "const int32_t*"
+def _pointer_type(slot: Slot, launch: Launch) -> str:
+    match slot:
+        case BufferSlot(name):
+            return pointer_type(launch.buffer(name).element)
+        case ScratchSlot():
+            return "float*"
+    return "const int32_t*"
 
 
-def _entry(arguments: Arguments, chunks: StaticChunks, calls: tuple[Statement, ...]) -> Function:
+def _entry(
+    launch: Launch, arguments: Arguments, chunks: StaticChunks, calls: tuple[Statement, ...]
+) -> Function:
     body: list[Statement] = [Declare("Context", "c")]
     shared = any(isinstance(slot, ScratchSlot) for slot, _ in arguments.pointers)
     for i, (slot, name) in enumerate(arguments.pointers):
-        body.append(Assign(f"c.{name}", f"static_cast<{_pointer_type(slot)}>(pointers[{i}])"))
+        pointer = f"static_cast<{_pointer_type(slot, launch)}>(pointers[{i}])"
+        body.append(Assign(f"c.{name}", pointer))
     for i, (_, name) in enumerate(arguments.counts):
         body.append(Assign(f"c.{name}", f"counts[{i}]"))
     body.append(Declare("int64_t", "blocks", chunks.blocks))
