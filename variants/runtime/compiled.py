@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from hetune.variants.backends.base import Backend
 from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import InputError, VariantError
-from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
+from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported, is_wrapper
 from hetune.variants.frontend.autocast import Autocast, cast
 from hetune.variants.frontend.call import Call
 from hetune.variants.frontend.calls import read_call
@@ -75,7 +75,8 @@ class CompiledLayer(ModuleWrapper):
         self._graph_calls: GraphCalls | None = None
         self.training = module.training
         self.module = module
-        if isinstance(found := self._adapted(), Unsupported):
+        found = self._adapted()
+        if isinstance(found, Unsupported) and not found.needs_call:
             self._sharing.warn(module, found.reason)
 
     @property
@@ -89,19 +90,20 @@ class CompiledLayer(ModuleWrapper):
         if isinstance(adapter := self._adapted(), Adapter):
             order_of(adapter, graph, mend)
 
-    def _adapted(self) -> Adapter | Unsupported:
-        """The module's adapter, made as soon as its state allows it."""
+    def _adapted(self, call: Arguments | None = None) -> Adapter | Unsupported:
+        """The module's adapter, made as soon as its state, or a call's arguments, allow it."""
         if self._adapter is not None:
             return self._adapter
         compiler = Compiler(self._runs.backend)
-        adapter = compiler.trace(self.module, self.vocabulary)
+        adapter = compiler.trace(self.module, self.vocabulary, call)
         if isinstance(adapter, Unsupported):
             return adapter
         variants = compiler.schedule(adapter.program, self._policy.precision)
         self._promoted = {variant.id: variant for variant in variants}
         self._adapter, self._graphs = adapter, self._sharing.graphs(adapter)
-        if adapter.read is None:
-            self._graph_calls = GraphCalls(adapter, self._run)
+        if adapter.read is not None:
+            return adapter
+        self._graph_calls = GraphCalls(adapter, self._run)
         run = adapter.module_run
         if run is not None and self._policy.is_free and self._runs.backend.name == "cpp":
             self._first_sight = FirstSight(adapter, run, self._graphs)
@@ -326,7 +328,7 @@ class CompiledLayer(ModuleWrapper):
     def _prepare(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[Adapter, Call] | Unsupported:
-        adapter = self._adapted()
+        adapter = self._adapted((args, kwargs))
         if isinstance(adapter, Unsupported):
             return adapter
         if adapter.module is not self.module:
