@@ -39,6 +39,7 @@ from hetune.variants.runtime.layer_sharing import LayerSharing
 from hetune.variants.runtime.layer_status import LastCall, LayerStatus
 from hetune.variants.runtime.layer_use import LayerUse
 from hetune.variants.runtime.modes import differentiates, full_precision, transform
+from hetune.variants.runtime.size_choices import SizeChoices
 from hetune.variants.runtime.thread_watch import HELD_UP
 from hetune.variants.runtime.warm import Progress, compile_kernels, with_features
 from hetune.variants.runtime.weights import WeightCache
@@ -73,6 +74,7 @@ class CompiledLayer(ModuleWrapper):
         self._sharing, self._last = sharing or LayerSharing(), LastCall()
         self._first_sight: FirstSight | None = None
         self._graph_calls: GraphCalls | None = None
+        self._sizes = SizeChoices()
         self.training = module.training
         self.module = module
         found = self._adapted()
@@ -262,6 +264,8 @@ class CompiledLayer(ModuleWrapper):
         _, _, graph = self._prepare_choice(args, kwargs)
         policy = self._policy.limited(memory_limit)
         choice = policy.choice(tuple(self._promoted.values()), graph)
+        if policy.dynamic and (known := self._of_size(graph, policy).id) != choice.id:
+            choice = replace(choice, id=known, reason="chosen for another graph of this size")
         if self._runs.threads(self._promoted[choice.id], choice.seconds, graph) < choice.threads:
             choice = replace(choice, reason=f"{choice.reason}; with one thread for now: {HELD_UP}")
         return choice
@@ -295,8 +299,11 @@ class CompiledLayer(ModuleWrapper):
         args = args if kwargs else with_features(args)
         adapter, call, graph = self._prepare_choice(args, kwargs)
         policy = self._policy.limited(memory_limit)
-        calls = self.use_of(graph).calls(policy.memory_limit)
-        variants = calls.foreseen(tuple(self._promoted.values()), graph, policy)
+        if policy.dynamic:
+            variants: tuple[Variant, ...] = (self._of_size(graph, policy),)
+        else:
+            calls = self.use_of(graph).calls(policy.memory_limit)
+            variants = calls.foreseen(tuple(self._promoted.values()), graph, policy)
         compile_kernels(variants, self._runs.backend, progress)
         for variant in variants:
             weights = self._weights.weights(variant.plan, adapter, graph, call.edges)
@@ -351,6 +358,8 @@ class CompiledLayer(ModuleWrapper):
     def _variant(
         self, graph: HeteroGraph, variant: str | None, policy: Policy
     ) -> tuple[Chosen, Callable[[float], None] | None]:
+        if variant is None and policy.dynamic:
+            return Chosen(self._of_size(graph, policy), is_final=False), None
         if variant is None:
             calls = self.use_of(graph).calls(policy.memory_limit)
             variants = tuple(self._promoted.values())
@@ -360,6 +369,10 @@ class CompiledLayer(ModuleWrapper):
                 tell = None  # somebody records the run, whose time says nothing
             return chosen, tell
         return Chosen(self._runs.named(variant, self._promoted, graph, policy)), None
+
+    def _of_size(self, graph: HeteroGraph, policy: Policy) -> Variant:
+        found = self._sizes.id_of(tuple(self._promoted.values()), graph, policy)
+        return self._runs.named(found, self._promoted, graph, policy)
 
     def use_of(self, graph: HeteroGraph) -> LayerUse:
         """What is remembered of the layer's use of a graph."""
