@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -107,8 +106,9 @@ class CompiledLayer(ModuleWrapper):
         if adapter.read is not None:
             return adapter
         self._graph_calls = GraphCalls(adapter, self._run)
-        if self._policy.is_free and self._runs.backend.name == "cpp":
-            self._first_sight = FirstSight(adapter, self._graphs)
+        run = adapter.module_run
+        if run is not None and self._policy.is_free and self._runs.backend.name == "cpp":
+            self._first_sight = FirstSight(adapter, run, self._graphs)
         return adapter
 
     def forward(
@@ -162,8 +162,10 @@ class CompiledLayer(ModuleWrapper):
         first_sight = self._first_sight if is_free else None
         if first_sight and first_sight.is_left_to_module(self.module, args, kwargs):
             self._last.set(None, "the graph is small and new")
-            with suppress(Exception):  # what is wrong is said in our own words
+            try:
                 return self.module(*args, **kwargs)
+            except Exception:  # noqa: S110 - what is wrong is said in our own words
+                pass
         check_demands(memory_limit)
         if out is not None and (not isinstance(out, Tensor) or is_wrapper(out)):
             raise InputError(f"out is a {type(out).__name__}: give a tensor that has memory")
