@@ -12,6 +12,7 @@ from hetune.variants.backends.base import Backend
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.program_layer import ProgramLayer
 from hetune.variants.graph.vocabulary import VocabularyLike
+from hetune.variants.kernel.precision import Precision
 from hetune.variants.program.nodes import Program
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.compiled import CompiledLayer
@@ -28,8 +29,10 @@ def compile(
     selector: Selector | None = None,
     expected_runs: float | None = None,
     explore: bool = False,
+    dynamic: bool = False,
     cuda_graph: bool | None = None,
     vocabulary: VocabularyLike | None = None,
+    precision: Precision | None = None,
 ) -> CompiledLayer | CompiledModel:
     """Compiles a layer, or those of a model: for every graph they run the variant that suits it.
 
@@ -38,8 +41,8 @@ def compile(
             `HGTConv`. Its parameters are shared, not copied: later changes are seen, but for
             those of single elements by way of ``.data``. A compiled layer is compiled anew, with
             its own options where none are given; compile its `module` to begin from the defaults.
-            Or a program that `hetune.layer_program` made, with one feature ``x``: the compiled
-            layer is called with rows ``[N, width]`` and a graph.
+            Or a program that `hetune.layer_program` made: the compiled layer is called with its
+            features, in order or by name, and a graph.
             Or a model with such layers, which stays as it is: its layers are compiled in a copy
             that shares all else.
         weights: Of a program: a tensor ``[types, *row shape]`` for each of its weights, by name.
@@ -58,6 +61,8 @@ def compile(
             the rounding of results; give a number to rule that out.
         explore: Whether the first calls on a graph try the variants between which the prediction
             cannot tell (3 at most, 4 calls each), and keep the fastest.
+        dynamic: Whether every call brings a new graph, as with mini-batches: the variant is chosen
+            once for graphs of a size, between two powers of two of nodes and of edges.
         cuda_graph: Whether a GPU's kernels are recorded as a CUDA graph on the third call in a row
             that runs the same variant on the same graph, and replayed from then on. Its memory is
             kept with the graph. If None, that is chosen along with the variant.
@@ -66,6 +71,10 @@ def compile(
             `HeteroGraph` that has other names is refused then; one with the same names in another
             order is run with weights in its order. Edge tensors bring numbers, which are the
             layer's.
+        precision: ``"bf16"`` lets variants store the rows that edges read as bfloat16, and products
+            on a GPU round their operands to it. Sums, scores and softmaxes stay float32. Results
+            are off by at most 1e-2 of the largest value, where scores are below 16 in size.
+            None: ``"float32"``.
 
     Returns:
         A module with the same call signature, whose layers also take a `HeteroGraph` in place of
@@ -87,7 +96,9 @@ def compile(
         default_estimator=lambda device: Selector.load(device=device),
         expected_runs=expected_runs,
         explore=explore,
+        dynamic=dynamic,
         cuda_graph=cuda_graph,
         vocabulary=vocabulary,
+        precision=precision,
     )
     return compile_model(module, compiled) if is_model(module) else compiled(module)
