@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import nn
 
 from hetune.variants.backends.base import Backend
@@ -39,7 +40,7 @@ def compile_layer(
     """
     check_demands(memory_limit, expected_runs)
     if precision is None:
-        precision = module._policy.precision if isinstance(module, CompiledLayer) else "float32"
+        precision = module._policy.precision if isinstance(module, CompiledLayer) else _own(module)
     runs = _backend(module, backend, check_precision(precision))
     if isinstance(module, CompiledLayer):
         before = module._policy
@@ -55,6 +56,12 @@ def compile_layer(
     estimator = estimator or default_estimator(runs.target)
     policy = Policy(estimator, memory_limit, expected_runs, explore, cuda_graph, precision)
     return CompiledLayer(module, runs, policy, vocabulary_of(vocabulary), sharing)
+
+
+def _own(module: nn.Module) -> Precision:
+    """What a module's own dtype allows."""
+    dtypes = {parameter.dtype for parameter in module.parameters()}
+    return "bf16" if dtypes == {torch.bfloat16} else "float32"
 
 
 def _backend(module: nn.Module, backend: str | Backend | None, precision: Precision) -> Backend:
