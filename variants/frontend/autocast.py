@@ -58,11 +58,12 @@ def cast(result: Any, dtypes: Dtypes) -> Any:
     if dtypes is torch.float32:
         return result
     match result:
-        case Tensor():
+        case Tensor() if isinstance(dtypes, torch.dtype):
             return result.to(dtypes)
         case Mapping():
             of = dtypes if isinstance(dtypes, Mapping) else dict.fromkeys(result, dtypes)
             return {name: rows.to(of.get(name, torch.float32)) for name, rows in result.items()}
+    assert isinstance(dtypes, torch.dtype)
     return tuple(rows.to(dtypes) for rows in result)
 
 
