@@ -40,7 +40,7 @@ def compile_layer(
     """
     check_demands(memory_limit, expected_runs)
     if precision is None:
-        precision = module._policy.precision if isinstance(module, CompiledLayer) else _own(module)
+        precision = module.precision if isinstance(module, CompiledLayer) else _own(module)
     runs = _backend(module, backend, check_precision(precision))
     if isinstance(module, CompiledLayer):
         before = module._policy
@@ -65,7 +65,7 @@ def _own(module: nn.Module) -> Precision:
 
 
 def _backend(module: nn.Module, backend: str | Backend | None, precision: Precision) -> Backend:
-    is_alike = isinstance(module, CompiledLayer) and module._policy.precision == precision
+    is_alike = isinstance(module, CompiledLayer) and module.precision == precision
     if backend is None and is_alike:
         assert isinstance(module, CompiledLayer)
         devices = {parameter.device for parameter in module.parameters()}
