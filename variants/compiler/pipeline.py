@@ -23,7 +23,7 @@ from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.errors import CompileError
 from hetune.variants.frontend.adapt import adapt
-from hetune.variants.frontend.adapter import Adapter, Unsupported
+from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported
 from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.precision import Precision
@@ -54,14 +54,22 @@ class Compiler:
         return cls(CppBackend() if device == "cpu" else TritonBackend())
 
     def trace(
-        self, module: nn.Module, vocabulary: Vocabulary | None = None
+        self,
+        module: nn.Module,
+        vocabulary: Vocabulary | None = None,
+        call: Arguments | None = None,
     ) -> Adapter | Unsupported:
         """The program of a layer, and where its parameters are; or why there is none.
+
+        Args:
+            module: The layer.
+            vocabulary: As of `adapt`.
+            call: Likewise.
 
         Raises:
             InputError: The vocabulary is not for this layer.
         """
-        return adapt(module, vocabulary)
+        return adapt(module, vocabulary, call)
 
     def rewrite(self, program: Program) -> tuple[Alternative, ...]:
         """Every way of computing a program that some graph may favour."""

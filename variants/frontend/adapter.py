@@ -24,12 +24,15 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.frontend.call import Call
+from hetune.variants.frontend.module_run import ModuleRun
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 from hetune.variants.graph.lazy_tensors import is_lazy, materialized
 from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.program.nodes import Program
 
 Signature = Literal["flat", "hetero"]
+Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
+"""Of a call, positional and by name."""
 Reader = Callable[[tuple[Any, ...], Mapping[str, Any]], "Call | Unsupported"]
 """Reads a call's positional and named arguments; raises `InputError` where they are none."""
 Metadata = tuple[Sequence[str], Sequence[CanonicalEtype]]
@@ -45,10 +48,12 @@ class Unsupported:
         reason: For a reader.
         is_layer: Whether the module is a layer of a class that hetune knows, so that another
             state of it may be supported.
+        needs_call: Whether it may be supported as soon as it is called.
     """
 
     reason: str
     is_layer: bool = True
+    needs_call: bool = False
 
 
 class Adapter:
@@ -65,6 +70,7 @@ class Adapter:
         metadata: Node types and canonical edge types that it was made for, where it was.
         vocabulary: Names of the types that its weights are for, in their order, where it was told.
         is_reversed: Messages go from ``edge_index[1]`` to ``edge_index[0]``.
+        module_run: What a run of the module itself takes, where graphs may be left to it.
         read: Reads its calls; None: they are read as ``(x, edge_index, edge_type)`` or
             ``(x_dict, edge_index_dict)``, by the signature.
     """
@@ -78,6 +84,7 @@ class Adapter:
         *,
         metadata: Metadata | None = None,
         is_reversed: bool = False,
+        module_run: ModuleRun | None = None,
         graph_refusal: Callable[[Any, HeteroGraph], str | None] | None = None,
         order_refusal: Callable[[Any, ByType, ByType], str | None] | None = None,
         read: Reader | None = None,
@@ -89,6 +96,7 @@ class Adapter:
         self.metadata = metadata
         self.vocabulary: Vocabulary | None = None
         self.is_reversed = is_reversed
+        self.module_run = module_run
         self._graph_refusal = graph_refusal
         self._order_refusal = order_refusal
         self._weights = weights
@@ -269,7 +277,7 @@ def _refusal(module: nn.Module, parts: Sequence[nn.Module]) -> str | None:
             for tensor in group.values():
                 if tensor is None:
                     continue
-                if tensor.dtype is not dtype:
+                if tensor.dtype is not dtype and tensor.is_floating_point():
                     if dtype is not None or tensor.dtype not in DTYPES:
                         return _wrong_dtype(module)
                     dtype = tensor.dtype
@@ -279,7 +287,8 @@ def _refusal(module: nn.Module, parts: Sequence[nn.Module]) -> str | None:
         for attribute in _HOOKS if part is module else _HOOKS_OF_PARTS:
             if own.get(attribute) and not _is_lazy_s_own(part, attribute):
                 is_hooked = True
-    if module.training and getattr(module, "dropout", 0) > 0:
+    dropout = getattr(module, "dropout", 0)
+    if module.training and isinstance(dropout, int | float) and dropout > 0:
         return f"dropout={module.dropout} in training mode: call eval() for inference"
     if getattr(module, "_explain", None):
         return "explain mode is on"
@@ -333,10 +342,10 @@ DTYPES = (torch.float32, torch.bfloat16)
 
 def _wrong_dtype(module: nn.Module) -> str:
     named = [*module.named_parameters(), *module.named_buffers()]
-    name, dtype = next((n, t.dtype) for n, t in named if t.dtype != torch.float32)
-    return f"{name} is {str(dtype).removeprefix('torch.')}, not float32" + (
-        " as others are" if dtype in DTYPES else ""
-    )
+    floats = [(name, tensor.dtype) for name, tensor in named if tensor.is_floating_point()]
+    name, dtype = next((name, dtype) for name, dtype in floats if dtype != torch.float32)
+    as_others = " as others are" if dtype in DTYPES else ""
+    return f"{name} is {str(dtype).removeprefix('torch.')}, not float32{as_others}"
 
 
 def _hooked(module: nn.Module) -> str:

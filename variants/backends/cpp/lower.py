@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hetune.variants.backends.cpp.abi import Arguments, ScratchSlot, Slot
+from hetune.variants.backends.cpp.flat_softmax import FlatSoftmax, softmax_across_edges
 from hetune.variants.backends.cpp.gemm import GemmLowering
 from hetune.variants.backends.cpp.one_pass import OnePass, softmax_in_one_pass
 from hetune.variants.backends.cpp.pieces import pointer_type
@@ -29,7 +30,7 @@ from hetune.variants.backends.cpp.target import (
 from hetune.variants.backends.cpp.traversal import TraversalLowering
 from hetune.variants.backends.slots import BufferSlot
 from hetune.variants.kernel.blocks import is_node_blocked
-from hetune.variants.kernel.nodes import Gemm, Launch, Rows, Schedule, Traversal
+from hetune.variants.kernel.nodes import Gemm, Kernel, Launch, Rows, Schedule, Traversal
 from hetune.variants.kernel.passes.idle import leaves_out_idle
 from hetune.variants.kernel.passes.softmax_forms import expanded, three_passes
 from hetune.variants.program.nodes import Space
@@ -65,8 +66,9 @@ def _by_blocks(
         name = f"kernel_{i}"
         calls.append(Do(f"{name}(c, block)"))
         original = given.kernels[i]
-        if isinstance(original, Traversal) and softmax_in_one_pass(original, schedule.lanes):
-            tiles = OnePass(
+        form = _moderate_form(original, given, schedule.lanes)
+        if isinstance(original, Traversal) and form is not None:
+            functions += form(
                 original,
                 name,
                 given,
@@ -74,9 +76,8 @@ def _by_blocks(
                 arguments,
                 node_blocked,
                 leaves_out_idle=i in idle,
-            )
-            functions += tiles.functions()
-            calls[-1] = If(f"!{name}_tiles(c, block)", (calls[-1],))
+            ).functions()
+            calls[-1] = If(f"!{name}_moderate(c, block)", (calls[-1],))
         lowered: GemmLowering | TraversalLowering
         if isinstance(kernel, Gemm):
             lowered = GemmLowering(kernel, name, launch, schedule, arguments, node_blocked)
@@ -92,6 +93,17 @@ def _by_blocks(
             )
         functions += lowered.functions()
     return tuple(functions), (*_own_scratch(launch, arguments), *calls)
+
+
+def _moderate_form(
+    kernel: Kernel, launch: Launch, lanes: int
+) -> type[FlatSoftmax] | type[OnePass] | None:
+    """How a softmax and its sums run if no score is large; None for three passes in any case."""
+    if not isinstance(kernel, Traversal):
+        return None
+    if softmax_across_edges(kernel, launch, lanes):
+        return FlatSoftmax
+    return OnePass if softmax_in_one_pass(kernel, lanes) else None
 
 
 def _own_scratch(launch: Launch, arguments: Arguments) -> list[Statement]:
