@@ -17,7 +17,8 @@ def test_it_is_part_of_a_model_and_of_what_is_chosen_from(service, graph, x):
     model = service.models.get("half")
     assert model.description.precision == "bf16"
     first, second = ([name for name in c.variants if "+bf16/" in name] for c in model.compiled)
-    assert first and second
+    assert first
+    assert second
     assert not any("+bf16/" in n for c in service.models.get("whole").compiled for n in c.variants)
     run = service.inference.run
     narrow = run("half", graph, x, variants=[first[0], second[0]]).out
