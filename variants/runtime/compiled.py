@@ -33,7 +33,7 @@ from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.runtime.first_sight import FirstSight
 from hetune.variants.runtime.float32_range import OUTGROWN, OutgrownError, Overflow, may_differ
 from hetune.variants.runtime.graph_break import outside_of_graphs
-from hetune.variants.runtime.graph_ops import GraphCalls
+from hetune.variants.runtime.graph_ops import GraphCalls, graph_calls
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.layer_sharing import LayerSharing
 from hetune.variants.runtime.layer_status import LastCall, LayerStatus
@@ -103,9 +103,7 @@ class CompiledLayer(ModuleWrapper):
         variants = compiler.schedule(adapter.program, self._policy.precision)
         self._promoted = {variant.id: variant for variant in variants}
         self._adapter, self._graphs = adapter, self._sharing.graphs(adapter)
-        if adapter.read is not None:
-            return adapter
-        self._graph_calls = GraphCalls(adapter, self._run)
+        self._graph_calls = graph_calls(adapter, self._run)
         run = adapter.module_run
         if run is not None and self._policy.is_free and self._runs.backend.name == "cpp":
             self._first_sight = FirstSight(adapter, run, self._graphs)
@@ -148,7 +146,8 @@ class CompiledLayer(ModuleWrapper):
 
     @outside_of_graphs(
         "hetune's layers are operators in torch's graphs where they are called with tensors or "
-        "dictionaries, under torch.no_grad(), and without options: this call stays outside"
+        "dictionaries, under torch.no_grad(), and without options, and some after a first call "
+        "outside: this call stays outside"
     )
     def _run(
         self,
