@@ -24,6 +24,7 @@ from hetune.variants.frontend.wrapper import ModuleWrapper
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import now_on, synchronize
 from hetune.variants.graph.vocabulary import Vocabulary
+from hetune.variants.kernel.precision import Precision
 from hetune.variants.plan.variants import Variant
 from hetune.variants.registry.openmp import survive_forks
 from hetune.variants.runtime import fallback, global_hooks
@@ -71,10 +72,13 @@ class CompiledLayer(ModuleWrapper):
         self._adapter: Adapter | None = None
         self._promoted: dict[str, Variant] = {}
         self._weights, self._graphs, self._autocast = WeightCache(), GraphCache(), Autocast()
-        self._sharing, self._last = sharing or LayerSharing(), LastCall()
+        self._sharing, self._last, self._sizes = (
+            sharing or LayerSharing(),
+            LastCall(),
+            SizeChoices(),
+        )
         self._first_sight: FirstSight | None = None
         self._graph_calls: GraphCalls | None = None
-        self._sizes = SizeChoices()
         self.training = module.training
         self.module = module
         found = self._adapted()
@@ -86,6 +90,11 @@ class CompiledLayer(ModuleWrapper):
         """Ids of the promoted variants."""
         self._adapted()
         return tuple(self._promoted)
+
+    @property
+    def precision(self) -> Precision:
+        """What variants may store tables in."""
+        return self._policy.precision
 
     def check_graph(self, graph: HeteroGraph, mend: str = NAME_TYPES) -> None:
         """Raises `InputError`, which ends with `mend`, unless a graph has the layer's types."""
@@ -145,9 +154,8 @@ class CompiledLayer(ModuleWrapper):
         return self._run(args, kwargs, variant, memory_limit, out)
 
     @outside_of_graphs(
-        "hetune's layers are operators in torch's graphs where they are called with tensors or "
-        "dictionaries, under torch.no_grad(), and without options, and some after a first call "
-        "outside: this call stays outside"
+        "hetune's layers are operators in torch's graphs with tensors, without gradients or "
+        "options, and some after a first call: this call stays outside"
     )
     def _run(
         self,
@@ -186,7 +194,7 @@ class CompiledLayer(ModuleWrapper):
             rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, others)
             if out is None:
                 return rows
-            wanted = prepared[1].result(graph, (out.view(graph.num_nodes, -1),))
+            wanted = prepared[1].result(graph, (out.flatten().view(-1, prepared[0].result_width),))
             return fallback.copied_to(wanted, rows)
 
         if not global_hooks.are_registered():
@@ -215,7 +223,7 @@ class CompiledLayer(ModuleWrapper):
                 weights = self._weights.weights(plan, adapter, graph, call.edges)
                 start = now_on(device, tell is not None)
                 given = inputs, weights.tensors, out, overflow
-                result = self._runs.run(graph, chosen, policy, *given, is_timed=tell is not None)
+                results = self._runs.run(graph, chosen, policy, *given, is_timed=tell is not None)
                 if tell is not None:
                     tell(now_on(device, True) - start)
             except InputError:  # which is no variant's fault
@@ -226,10 +234,10 @@ class CompiledLayer(ModuleWrapper):
                 raise
             if not weights.fit or (
                 overflow.happened
-                and may_differ(result, (*inputs.values(), *weights.tensors.values()))
+                and may_differ(results, (*inputs.values(), *weights.tensors.values()))
             ):
                 raise OutgrownError(variant or chosen.variant.id)
-        return cast(call.result(graph, (result,)), dtypes)
+        return cast(call.result(graph, results), dtypes)
 
     def status(self, name: str = "") -> LayerStatus:
         """Whether the layer is compiled, or why not, and what its last call ran.
@@ -327,7 +335,10 @@ class CompiledLayer(ModuleWrapper):
         if reason is None and self._adapter is None:
             initialize(self.module, (*args, *kwargs.values()))
         prepared = self._prepare(args, kwargs) if reason is None else Unsupported(reason)
-        if not isinstance(prepared, Unsupported) and self._needs_gradients(prepared[1]):
+        if isinstance(prepared, Unsupported):
+            return prepared
+        features, module = prepared[1].features, self.module
+        if differentiates(lambda: (*features, *module.parameters(), *module.buffers())):
             return Unsupported("gradients are needed: call it under torch.no_grad() for inference")
         return prepared
 
@@ -344,15 +355,8 @@ class CompiledLayer(ModuleWrapper):
         call = read_call(adapter, args, kwargs)
         if isinstance(call, Unsupported):
             return call
-        for tensor in call.features:
-            if reason := self._runs.backend.refusal(tensor.device):
-                return Unsupported(reason)
-        return adapter, call
-
-    def _needs_gradients(self, call: Call) -> bool:
-        return differentiates(
-            lambda: (*call.features, *self.module.parameters(), *self.module.buffers())
-        )
+        refusals = (self._runs.backend.refusal(tensor.device) for tensor in call.features)
+        return next((Unsupported(reason) for reason in refusals if reason), (adapter, call))
 
     def _variant(
         self, graph: HeteroGraph, variant: str | None, policy: Policy
@@ -361,8 +365,8 @@ class CompiledLayer(ModuleWrapper):
             return Chosen(self._of_size(graph, policy), is_final=False), None
         if variant is None:
             calls = self.use_of(graph).calls(policy.memory_limit)
-            variants = tuple(self._promoted.values())
-            chosen, tell = calls.next(variants, graph, policy, self._runs.at_hand)
+            variants, at_hand = tuple(self._promoted.values()), self._runs.at_hand
+            chosen, tell = calls.next(variants, graph, policy, at_hand)
             self._runs.last = chosen.variant
             if tell is not None and not synchronize(graph.device):
                 tell = None  # somebody records the run, whose time says nothing

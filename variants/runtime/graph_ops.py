@@ -39,8 +39,8 @@ class GraphCalls:
         if not self.is_traced:
             self.names = self.names[: 3 if adapter.metadata is None else 2]
         self.result_types = adapter.result_types
-        width = adapter.program.type_of(adapter.program.results[0]).width
-        self.shape = (width,) if adapter.result_shape is None else adapter.result_shape
+        shape, width = adapter.result_shape, adapter.result_width
+        self.shape = (width,) if shape is None else shape
         self._run = WeakMethod(run)
         _CALLS[self.number] = self
 
