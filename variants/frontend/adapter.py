@@ -66,6 +66,7 @@ class Adapter:
             ``(x_dict, edge_index_dict)``.
         inputs: The program's features and constants.
         width: Of a row of its feature ``x``; 0 if it has none.
+        result_width: Of a row of its first result.
         num_relations: Rows of its per-edge-type weights.
         metadata: Node types and canonical edge types that it was made for, where it was.
         vocabulary: Names of the types that its weights are for, in their order, where it was told.
@@ -103,6 +104,7 @@ class Adapter:
         self._options = _options(module)
         self.read = read
         self.inputs = tuple(param for param in program.params if param.role != "weight")
+        self.result_width = program.type_of(program.results[0]).width
         self.width = sum(param.type.width for param in self.inputs if param.name == "x")
         self._named_parts = dict(module.named_modules())
         self._parts = [*self._named_parts.values()]

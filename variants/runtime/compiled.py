@@ -187,7 +187,7 @@ class CompiledLayer(ModuleWrapper):
             rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, others)
             if out is None:
                 return rows
-            wanted = prepared[1].result(graph, (out.view(graph.num_nodes, -1),))
+            wanted = prepared[1].result(graph, (out.flatten().view(-1, prepared[0].result_width),))
             return fallback.copied_to(wanted, rows)
 
         if not global_hooks.are_registered():
@@ -216,7 +216,7 @@ class CompiledLayer(ModuleWrapper):
                 weights = self._weights.weights(plan, adapter, graph, call.edges)
                 start = now_on(device, tell is not None)
                 given = inputs, weights.tensors, out, overflow
-                result = self._runs.run(graph, chosen, policy, *given, is_timed=tell is not None)
+                results = self._runs.run(graph, chosen, policy, *given, is_timed=tell is not None)
                 if tell is not None:
                     tell(now_on(device, True) - start)
             except InputError:  # which is no variant's fault
@@ -227,10 +227,10 @@ class CompiledLayer(ModuleWrapper):
                 raise
             if not weights.fit or (
                 overflow.happened
-                and may_differ(result, (*inputs.values(), *weights.tensors.values()))
+                and may_differ(results, (*inputs.values(), *weights.tensors.values()))
             ):
                 raise OutgrownError(variant or chosen.variant.id)
-        return cast(call.result(graph, (result,)), dtypes)
+        return cast(call.result(graph, results), dtypes)
 
     def status(self, name: str = "") -> LayerStatus:
         """Whether the layer is compiled, or why not, and what its last call ran.
