@@ -19,6 +19,7 @@ from hetune.variants.frontend.pyg_lazy import is_uninitialized
 from hetune.variants.frontend.tracing.arguments import CallArguments, read_arguments
 from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.python_state import PythonState
 from hetune.variants.frontend.tracing.validate import parameters_of, validated, weights_of
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
@@ -105,7 +106,7 @@ class _Reader:
 
     def __init__(self, module: nn.Module, arguments: CallArguments, traced: Traced) -> None:
         self._module, self._key, self.traced = module, arguments.key, traced
-        self.number = next(_NUMBERS)
+        self.number, self._state = next(_NUMBERS), PythonState(module)
         self._modes: dict[tuple[bool, ...], str | None] = {self._mode(): None}
         self.adapter = Adapter(
             module,
@@ -127,6 +128,8 @@ class _Reader:
         return {name: w.float() for name, w in weights_of(self.traced, exact).items()}
 
     def _read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | Unsupported:
+        if (path := self._state.change()) is not None:
+            return Unsupported(f"{path} was changed: compile it anew")
         arguments = _arguments(self._module, args, kwargs)
         if isinstance(arguments, Unsupported):
             return arguments
