@@ -77,6 +77,8 @@ def _arguments(
         found = read_arguments(module, args, kwargs)
     except NotTraceable as error:
         return Unsupported(str(error))
+    if torch.is_autocast_enabled(found.values[found.edges].device.type):
+        return Unsupported("autocast is on, which makes some of its parts run in a half")
     for name, value in found.values.items():
         if isinstance(value, Tensor) and is_wrapper(value):
             kind = type(value).__name__

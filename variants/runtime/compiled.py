@@ -24,6 +24,7 @@ from hetune.variants.frontend.wrapper import ModuleWrapper
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import now_on, synchronize
 from hetune.variants.graph.vocabulary import Vocabulary
+from hetune.variants.kernel.precision import Precision
 from hetune.variants.plan.variants import Variant
 from hetune.variants.registry.openmp import survive_forks
 from hetune.variants.runtime import fallback, global_hooks
@@ -86,6 +87,11 @@ class CompiledLayer(ModuleWrapper):
         """Ids of the promoted variants."""
         self._adapted()
         return tuple(self._promoted)
+
+    @property
+    def precision(self) -> Precision:
+        """What variants may store tables in."""
+        return self._policy.precision
 
     def check_graph(self, graph: HeteroGraph, mend: str = NAME_TYPES) -> None:
         """Raises `InputError`, which ends with `mend`, unless a graph has the layer's types."""
