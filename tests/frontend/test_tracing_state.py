@@ -101,3 +101,19 @@ def test_a_layer_that_was_changed_runs_as_it_is_now():
         with pytest.warns(FallbackWarning, match="scales was changed: compile it anew"):
             found = fast(x, EDGES)
         torch.testing.assert_close(found, layer(x, EDGES))
+
+
+class ModeScaled(pyg.GraphConv):
+    def forward(self, x, edge_index, edge_weight):
+        return super().forward(x, edge_index, edge_weight * 2 if self.training else edge_weight)
+
+
+def test_constants_belong_to_their_call():
+    layer, x = ModeScaled(WIDTH, WIDTH).eval(), torch.randn(23, WIDTH)
+    fast, weights = hetune.compile(layer), (torch.rand(90), torch.rand(90), torch.rand(90))
+    with torch.no_grad():
+        for is_training in (False, True, False):
+            for i in (0, 1, 0, 2, 1):
+                found = fast.train(is_training)(x, EDGES, weights[i])
+                torch.testing.assert_close(found, layer(x, EDGES, weights[i]))
+    assert fast.status().reason is None
