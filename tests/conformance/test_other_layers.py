@@ -32,6 +32,7 @@ NAMES = (
     "degrees",
     "own degrees",
     "functions",
+    "extremes",
     "gated",
     "scores of as many heads",
     "scores of pairs",

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from hetune.variants.kernel.check import NAME, NODE_ENDS, Check
 from hetune.variants.kernel.nodes import (
+    REDUCTIONS,
     Apply,
     Def,
     EdgeSoftmax,
@@ -27,7 +28,6 @@ from hetune.variants.kernel.weighted import pair_loop, weighted_sums
 from hetune.variants.kernel.widths import apply_shape
 from hetune.variants.program.nodes import End, Space, Type
 
-REDUCTIONS = ("sum", "max")
 _NONE: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 
 
@@ -108,7 +108,9 @@ class TraversalCheck(Check):
     def _init(self, init: Init) -> None:
         scope = self.scopes[-1]
         if init.reduce not in REDUCTIONS:
-            raise self.error(f"there is no reduction {init.reduce!r}: use sum or max", init)
+            raise self.error(
+                f"there is no reduction {init.reduce!r}: use one of {', '.join(REDUCTIONS)}", init
+            )
         if any(extent < 1 for extent in init.shape):
             raise self.error("an extent is below 1: give each axis at least 1 element", init)
         self.declare(init.name, init.shape, init)

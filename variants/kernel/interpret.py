@@ -16,6 +16,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.kernel.functions import apply, inner
 from hetune.variants.kernel.interpret_rows import IndexOf, RowTensors
 from hetune.variants.kernel.nodes import (
+    REDUCTIONS,
     Apply,
     Def,
     Direct,
@@ -167,7 +168,13 @@ class _Value:
     """A row value of one loop; of an accumulator also the reduction."""
 
     tensor: torch.Tensor
-    reduce: str | None = None
+    reduce: str = ""
+
+
+_COMBINES = {
+    "sum": "add", "prod": "mul", "maximum": "maximum", "minimum": "minimum", "max": "maximum",
+}  # fmt: skip
+_SCATTERS = {"prod": "prod", "maximum": "amax", "minimum": "amin", "max": "amax"}
 
 
 class _Loop:
@@ -206,8 +213,7 @@ class _Loop:
     def _init(self, init: Init) -> None:
         dtype = self._machine.dtype
         size = (self._machine.count(self._rows), *init.shape)
-        start = 0.0 if init.reduce == "sum" else -torch.inf
-        tensor = torch.full(size, start, dtype=dtype, device=self._machine.device)
+        tensor = torch.full(size, REDUCTIONS[init.reduce], dtype=dtype, device=self._machine.device)
         self._values[init.name] = _Value(tensor, init.reduce)
 
     def _softmax(self, softmax: EdgeSoftmax) -> None:
@@ -275,13 +281,12 @@ class _Loop:
         """Out of place: other names may hold the tensor."""
         held = self._values[name]
         if places is None:
-            by = torch.add if held.reduce == "sum" else torch.maximum
-            held.tensor = by(held.tensor, value)
+            held.tensor = apply(_COMBINES[held.reduce], [held.tensor, value], None)
         elif held.reduce == "sum":
             held.tensor = held.tensor.index_add(0, places, value)
         else:
             index = places.view(-1, *(1 for _ in value.shape[1:])).expand_as(value)
-            held.tensor = held.tensor.scatter_reduce(0, index, value, "amax")
+            held.tensor = held.tensor.scatter_reduce(0, index, value, _SCATTERS[held.reduce])
 
     def _evaluate(self, expr: Expr) -> torch.Tensor:
         match expr:

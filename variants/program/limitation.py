@@ -34,15 +34,13 @@ def _limitation(let: Let, types: dict[str, Type]) -> str | None:
     match let.op:
         case Fold() | Concat() | Slice() as op:
             return f"{let.name} is a {type(op).__name__.lower()} of rows that are no weights"
-        case Reduce(fn=fn) if fn != "sum":
-            return f"{let.name} is a {fn} of rows: only sums are supported"
-        case Reduce(space=space) if space not in (Space.NODE, Space.DST_PAIR):
+        case Reduce(space=space, fn=fn) if space not in (Space.NODE, Space.DST_PAIR):
             return (
-                f"{let.name} is a sum into {space} rows: only sums into nodes and destination "
-                "pairs are supported"
+                f"{let.name} is a {fn} into {space} rows: only reductions into nodes and "
+                "destination pairs are supported"
             )
-        case Reduce(end=End.SRC):
-            return f"{let.name} is a sum at sources: only sums at destinations are supported"
+        case Reduce(fn=fn, end=End.SRC):
+            return f"{let.name} is a {fn} at sources: only those at destinations are supported"
         case Take(x=x) if types[x].space is Space.SHARED:
             return f"{let.name} copies a shared row: it joins any rows as it is"
     return None

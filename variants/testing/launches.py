@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, field
 
 from hetune.variants.kernel.nodes import (
+    REDUCTIONS,
     Apply,
     Buffer,
     Def,
@@ -188,7 +189,7 @@ class _Generator:
                 inner = Rows(Space.EDGE, outer.group)
             case _:
                 return []
-        shape, reduce, name = self._shape(), rng.choice(("sum", "max")), self._name("acc")
+        shape, reduce, name = self._shape(), rng.choice(tuple(REDUCTIONS)), self._name("acc")
         scope = _Scope(inner)
         nested = [*scopes, scope]
         body = self._defs(nested, rng.randint(1, 3))

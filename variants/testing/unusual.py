@@ -16,6 +16,7 @@ from hetune.variants.frontend.functions import (
     maximum,
     minimum,
     outer,
+    relu,
     rsqrt,
     rsqrt0,
     sigmoid,
@@ -135,8 +136,22 @@ def with_constants(g: Graph, x: Value, s: Value, d: Value, c: Value, p: Value, w
     return sent * (d + g.count())
 
 
+@layer_program
+def extremes(g: Graph, x: Value, c: Value, w: Value, v: Value, k: Value) -> Value:
+    """Largest and least messages and products of them, of nodes and pairs, and sums beside."""
+    sent = g.src(x) @ w
+    pairs = g.reduce(sent, g.dst_pairs, "max") * (1 / g.count(g.dst_pairs))
+    most = g.reduce(c * sent, fn="max") + relu(g.reduce(pairs, fn="min"))
+    least = g.reduce(g.src(x) @ v + g.dst(x) @ v, fn="min") - g.sum(sent)
+    shares = g.reduce(sigmoid(c), fn="prod") * g.reduce(sigmoid(sent), fn="prod")
+    return (most + least) * shares + g.sum(g.reduce(sent, g.dst_pairs, "min") @ k)
+
+
 UNUSUAL: MappingProxyType[str, Program] = MappingProxyType(
     {
+        "extremes": extremes(
+            x=node(4), c=edge(2), w=etype(4, 2, 3), v=shared(4, 2, 3), k=etype(2, 3, 3)
+        ),
         "functions": functions(
             x=node(4), c=edge(2), w=etype(4, 3), u=etype(4, 3), v=shared(4, 3), k=shared(6, 3)
         ),

@@ -7,7 +7,7 @@ from math import prod
 
 from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.cpp.column_tiles import ColumnTile, column_tiles
-from hetune.variants.backends.cpp.lanes import LaneLoop, row_width
+from hetune.variants.backends.cpp.lanes import LANE_REDUCTIONS, LaneLoop, row_width
 from hetune.variants.backends.cpp.parts import in_parts
 from hetune.variants.backends.cpp.pieces import Piece, at
 from hetune.variants.backends.cpp.rows import block_range
@@ -16,6 +16,7 @@ from hetune.variants.backends.cpp.target import Assign, Declare, Do, For, Functi
 from hetune.variants.backends.cpp.values import (
     CppValue,
     apply,
+    literal,
     piece_end,
     row_pieces,
     takes_vectors_alone,
@@ -24,6 +25,7 @@ from hetune.variants.backends.describe import describe_traversal
 from hetune.variants.backends.places import VARIABLES, segment_array
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import (
+    REDUCTIONS,
     Apply,
     Def,
     ForEach,
@@ -42,6 +44,8 @@ from hetune.variants.kernel.passes.idle import adds_sums_over
 from hetune.variants.kernel.walk import statements, writes
 from hetune.variants.kernel.widths import apply_shape
 from hetune.variants.program.nodes import Space
+
+_ASSIGNMENTS = {"sum": "+=", "prod": "*="}
 
 
 class TraversalLowering:
@@ -152,8 +156,8 @@ class TraversalLowering:
         self.reductions[stmt.name] = stmt.reduce
         pieces = row_pieces(stmt.shape, self.schedule.lanes)
         for piece, text in self._value(stmt.name, stmt.shape, pieces):
-            zero = f"{piece.type}{{}}"
-            start = zero if stmt.reduce == "sum" else f"splat<{piece.type}>(-infinity)"
+            number = REDUCTIONS[stmt.reduce]
+            start = f"splat<{piece.type}>({literal(number)})" if number else f"{piece.type}{{}}"
             self.scopes.emit(Declare(piece.type, text, start))
 
     def _update(self, name: str, value: str) -> None:
@@ -162,10 +166,14 @@ class TraversalLowering:
             if not self.tile.has_effects_on(piece, total.shape):
                 continue
             operand = term.piece(piece, total.shape)
-            if self.reductions[name] == "sum":
-                self.scopes.emit(Assign(text, operand, "+="))
-            else:
+            reduction = self.reductions[name]
+            if reduction in _ASSIGNMENTS:
+                self.scopes.emit(Assign(text, operand, _ASSIGNMENTS[reduction]))
+            elif reduction == "max":
                 self.scopes.emit(Assign(text, f"maximum<{piece.type}>({text}, {operand})"))
+            else:
+                operand = _splatted(operand, term, total.shape, piece)
+                self.scopes.emit(Assign(text, apply(reduction, (text, operand), None)))
 
     def _store(self, stmt: Write) -> None:
         frame = self.scopes.inner
@@ -201,7 +209,7 @@ class TraversalLowering:
         frame = Frame(loop.rows, variable, last=self._last_edge(loop.rows))
         sums = self._sums(loop)
         width = row_width(loop, self.values, self.launch, self.schedule.lanes)
-        if width:
+        if width and {self.reductions[name] for name in sums} <= LANE_REDUCTIONS:
             self.scopes.frames.append(frame)
             lanes = LaneLoop(self.scopes, self.values, self.reductions, width, self.schedule.lanes)
             lanes.lower(loop.body, first, end)
