@@ -32,6 +32,7 @@ NAMES = (
     "degrees",
     "own degrees",
     "functions",
+    "side by side",
     "extremes",
     "gated",
     "scores of as many heads",

@@ -24,6 +24,7 @@ from hetune.variants.frontend.trace import Value, edge, etype, layer_program, no
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.plan.alternatives import alternatives
 from hetune.variants.plan.lower import lower
+from hetune.variants.program.functions import FOLDS
 from hetune.variants.program.interpret import interpret
 from hetune.variants.program.text import show
 from hetune.variants.testing.conformance import relative_error
@@ -75,6 +76,7 @@ class Composer:
             lambda d: dot(self.rows(d), self.v),
             lambda d: dot(self.rows(d), self.end(self.b)),
             lambda d: self.shares(self.number(d)),
+            lambda d: self.rows(d).fold(0, self.draw(st.sampled_from(FOLDS))),
             lambda d: self.times(self.p, self.number(d)),
         ]
         return self.pick(depth, leaves, others)
@@ -93,6 +95,9 @@ class Composer:
             lambda d: self.rows(d) @ self.w,
             lambda d: self.rows(d) @ self.w + self.r,
             lambda d: self.rows(d) @ self.u,
+            lambda d: self.heads(d).fold(0, self.draw(st.sampled_from(FOLDS))),
+            lambda d: self.rows(d).concat(self.rows(d)) @ self.z,
+            lambda d: (self.rows(d) @ self.y).slice(self.k - 1, 2 * self.k - 1),
             lambda d: self.times(self.number(d), self.rows(d)),
             lambda d: self.times(self.p, self.rows(d)),
             lambda d: self.times(self.smooth(self.rows(d)), self.rows(d)),
@@ -120,6 +125,7 @@ class Composer:
         others = [
             lambda d: self.g.sum(self.rows(d)),
             lambda d: self.g.mean(self.rows(d)),
+            lambda d: self.g.reduce(self.rows(d), fn=self.draw(st.sampled_from(["max", "min"]))),
             lambda d: self.g.sum(self.times(self.p, self.pairs(d) @ self.w)),
             lambda d: self.g.sum(self.g.sum(self.number(d), self.g.dst_pairs) * self.pairs(d)),
             lambda d: self.nodes(d) @ self.n + self.draw(st.sampled_from([self.b, self.o])),
@@ -136,8 +142,8 @@ class Composer:
 
 
 @layer_program
-def layer(g, x, s, t, c, e, f, p, q, r, w, m, own, u, v, n, b, o, *, draw):
-    given = {name: value for name, value in locals().items() if isinstance(value, Value)}
+def layer(g, x, s, t, c, e, f, p, q, r, w, m, own, u, v, n, b, o, y, z, *, k, draw):
+    given = {name: value for name, value in locals().items() if isinstance(value, Value | int)}
     return Composer(draw, g, given).result()
 
 
@@ -148,7 +154,8 @@ def programs(draw):
     nodes = {"x": node(k), "s": node(), "t": node(h), "n": ntype(k, k), "b": ntype(k), "o": ntype()}
     edges = {"c": edge(), "e": edge(h), "f": edge(k), "p": etype(), "q": etype(h), "r": etype(k)}
     maps = {"w": etype(k, k), "m": etype(k, h, k), "own": etype(h, k, k), "u": shared(k, k)}
-    return layer(**nodes, **edges, **maps, v=shared(k), draw=draw)
+    maps |= {"y": etype(k, 2 * k), "z": etype(2 * k, k)}
+    return layer(**nodes, **edges, **maps, v=shared(k), k=k, draw=draw)
 
 
 @settings(max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))

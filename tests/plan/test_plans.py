@@ -317,15 +317,15 @@ def test_merged_groups_hold_each_edge_type_once():
     [
         ("return s", "its result has edge rows: only node rows are supported"),
         ("y: node[] = sum c node\n  return y, s", "it has 2 results: only one is supported"),
-        ("y: node[] = max s node\n  return y", "y is a max of rows: only sums are supported"),
         (
             "y: node[] = sum s node src\n  return y",
-            "y is a sum at sources: only sums at destinations are supported",
+            "y is a sum at sources: only those at destinations are supported",
         ),
         (
             "t: etype[] = sum s etype\n  e: edge[] = take t edge\n  y: node[] = sum e node\n"
             "  return y",
-            "t is a sum into etype rows: only sums into nodes and destination pairs are supported",
+            "t is a sum into etype rows: only reductions into nodes and destination pairs are "
+            "supported",
         ),
     ],
 )

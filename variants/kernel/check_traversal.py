@@ -12,6 +12,7 @@ from hetune.variants.kernel.nodes import (
     Def,
     EdgeSoftmax,
     Expr,
+    FoldAxis,
     ForEach,
     Init,
     Inner,
@@ -26,6 +27,7 @@ from hetune.variants.kernel.text import show_rows, show_type
 from hetune.variants.kernel.walk import statements, writes
 from hetune.variants.kernel.weighted import pair_loop, weighted_sums
 from hetune.variants.kernel.widths import apply_shape
+from hetune.variants.program.functions import FOLDS
 from hetune.variants.program.nodes import End, Space, Type
 
 _NONE: Mapping[str, tuple[int, ...]] = MappingProxyType({})
@@ -282,6 +284,15 @@ class TraversalCheck(Check):
                 return self._apply(expr, statement)
             case Inner(x, y):
                 return self._inner(self._value(x, statement), self._value(y, statement), statement)
+            case FoldAxis(x, axis, fn):
+                shape = self._value(x, statement)
+                if fn not in FOLDS or not 0 <= axis < len(shape):
+                    raise self.error(
+                        f"axis {axis} of {shape} cannot be folded by {fn}: name an axis from 0, "
+                        f"and one of {', '.join(FOLDS)}",
+                        statement,
+                    )
+                return shape[:axis] + shape[axis + 1 :]
 
     def _read(self, read: Read, statement: Stmt) -> tuple[int, ...]:
         type = self.buffer(read.buffer, statement)

@@ -22,6 +22,7 @@ from hetune.variants.kernel.nodes import (
     Direct,
     EdgeSoftmax,
     Expr,
+    FoldAxis,
     ForEach,
     Gather,
     Gemm,
@@ -36,6 +37,7 @@ from hetune.variants.kernel.nodes import (
     Update,
     Write,
 )
+from hetune.variants.program.apply import fold
 from hetune.variants.program.nodes import End, Space, Type
 
 
@@ -296,3 +298,5 @@ class _Loop:
                 return apply(fn, [self._value(arg) for arg in args], const)
             case Inner(x, y):
                 return inner(self._value(x), self._value(y))
+            case FoldAxis(x, axis, fn):
+                return fold(fn, self._value(x), axis + 1)

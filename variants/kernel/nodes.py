@@ -179,7 +179,16 @@ class Inner:
     y: str
 
 
-Expr = Read | Apply | Inner
+@dataclass(frozen=True, slots=True)
+class FoldAxis:
+    """The sum, mean, max or min over one axis of a value (as the program IR's `Fold`)."""
+
+    x: str
+    axis: int
+    fn: str
+
+
+Expr = Read | Apply | Inner | FoldAxis
 
 
 @dataclass(frozen=True, slots=True)

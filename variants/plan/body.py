@@ -6,6 +6,7 @@ from hetune.variants.kernel.nodes import (
     Apply,
     Def,
     Expr,
+    FoldAxis,
     ForEach,
     Inner,
     Read,
@@ -13,7 +14,7 @@ from hetune.variants.kernel.nodes import (
     Stmt,
 )
 from hetune.variants.plan.context import Context
-from hetune.variants.program.nodes import Dot, End, Map, Reshape, Take
+from hetune.variants.program.nodes import Dot, End, Fold, Map, Reshape, Take
 
 
 class Body:
@@ -57,6 +58,8 @@ class Body:
                 local = self.define(name, shape, Apply(fn, names, const))
             case Dot(x=x, y=y) if inline or self._inlines(name):
                 local = self.define(name, shape, Inner(self.value(x), self.value(y)))
+            case Fold(x=x, axis=axis, fn=fn) if inline or self._inlines(name):
+                local = self.define(name, shape, FoldAxis(self.value(x), axis, fn))
             case _:
                 local = self.define(name, shape, Read(lowering.buffer(name), End.NONE))
         self._known[name] = local

@@ -37,6 +37,7 @@ from hetune.variants.plan.launches import form_launches, with_scratch
 from hetune.variants.plan.nodes import BufferView, Plan
 from hetune.variants.plan.products import biased_product, product
 from hetune.variants.plan.terms import SumTerm, TermKind, terms_of
+from hetune.variants.program.columns import by_columns
 from hetune.variants.program.limitation import limitation
 from hetune.variants.program.nodes import (
     Let,
@@ -79,7 +80,7 @@ def lower(
     """
     if reason := limitation(program):
         raise ProgramError(f"no kernel computes the program {program.name!r} yet: {reason}")
-    program = with_degrees(by_rule(program))
+    program = with_degrees(by_rule(by_columns(program)))
     return Lowering(program, fuse_sums, separate_products).plan(device, one_pass)
 
 

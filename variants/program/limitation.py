@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from hetune.variants.program.columns import by_columns
 from hetune.variants.program.nodes import (
     Concat,
     End,
-    Fold,
     Let,
     Program,
     Reduce,
@@ -20,6 +20,7 @@ def limitation(program: Program) -> str | None:
     """Why a verified program has no kernels, for a reader; None where it has."""
     if len(program.results) > 1:
         return f"it has {len(program.results)} results: only one is supported"
+    program = by_columns(program)
     types = program.types
     space = types[program.result].space
     if space is not Space.NODE:
@@ -32,8 +33,11 @@ def _limitation(let: Let, types: dict[str, Type]) -> str | None:
     if let.type.space.is_weight and not isinstance(let.op, Reduce | Take):
         return None  # computed once per set of parameters, by the interpreter
     match let.op:
-        case Fold() | Concat() | Slice() as op:
-            return f"{let.name} is a {type(op).__name__.lower()} of rows that are no weights"
+        case Concat() | Slice():
+            return (
+                f"{let.name} has rows side by side that no product, function or sum takes apart: "
+                "return the parts, or give them as features"
+            )
         case Reduce(space=space, fn=fn) if space not in (Space.NODE, Space.DST_PAIR):
             return (
                 f"{let.name} is a {fn} into {space} rows: only reductions into nodes and "

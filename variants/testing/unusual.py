@@ -147,10 +147,26 @@ def extremes(g: Graph, x: Value, c: Value, w: Value, v: Value, k: Value) -> Valu
     return (most + least) * shares + g.sum(g.reduce(sent, g.dst_pairs, "min") @ k)
 
 
+@layer_program
+def side_by_side(g: Graph, x: Value, c: Value, w: Value, u: Value, a: Value) -> Value:
+    """Rows side by side, products cut in two, and what comes of the axes of heads."""
+    both = g.dst(x).concat(g.src(x) - g.dst(x), c)
+    hidden = relu(both @ w)
+    gate, rows = sigmoid(hidden.slice(0, 3)), hidden.slice(3, 6)
+    heads = g.src(x @ u) * c
+    norms = maximum(sqrt((heads**2).fold(-1)), 1e-6)
+    shares = softmax(g.src(x @ u).fold(1, "max") + norms, over=g.nodes)
+    mean = g.sum(shares * heads).fold(0, "mean")
+    return g.reduce(gate * rows, fn="max") + mean + g.sum(norms.fold(0, "min") * (g.dst(x) @ a))
+
+
 UNUSUAL: MappingProxyType[str, Program] = MappingProxyType(
     {
         "extremes": extremes(
             x=node(4), c=edge(2), w=etype(4, 2, 3), v=shared(4, 2, 3), k=etype(2, 3, 3)
+        ),
+        "side by side": side_by_side(
+            x=node(4), c=edge(2), w=etype(10, 6), u=shared(4, 2, 3), a=etype(4, 3)
         ),
         "functions": functions(
             x=node(4), c=edge(2), w=etype(4, 3), u=etype(4, 3), v=shared(4, 3), k=shared(6, 3)

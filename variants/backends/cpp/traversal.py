@@ -7,6 +7,7 @@ from math import prod
 
 from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.cpp.column_tiles import ColumnTile, column_tiles
+from hetune.variants.backends.cpp.folds import folded, from_numbers
 from hetune.variants.backends.cpp.lanes import LANE_REDUCTIONS, LaneLoop, row_width
 from hetune.variants.backends.cpp.parts import in_parts
 from hetune.variants.backends.cpp.pieces import Piece, at
@@ -28,6 +29,7 @@ from hetune.variants.kernel.nodes import (
     REDUCTIONS,
     Apply,
     Def,
+    FoldAxis,
     ForEach,
     Init,
     Inner,
@@ -151,6 +153,10 @@ class TraversalLowering:
                 self._apply(stmt.name, stmt.expr)
             case Inner():
                 self._inner(stmt.name, stmt.expr)
+            case FoldAxis(x, axis, fn):
+                self.values[stmt.name] = folded(
+                    self.scopes, stmt.name, self.values[x], axis, fn, self.schedule.lanes
+                )
 
     def _declare(self, stmt: Init) -> None:
         self.reductions[stmt.name] = stmt.reduce
@@ -209,7 +215,8 @@ class TraversalLowering:
         frame = Frame(loop.rows, variable, last=self._last_edge(loop.rows))
         sums = self._sums(loop)
         width = row_width(loop, self.values, self.launch, self.schedule.lanes)
-        if width and {self.reductions[name] for name in sums} <= LANE_REDUCTIONS:
+        updated = _updated(loop.body, self.values)
+        if width and {self.reductions[name] for name in updated} <= LANE_REDUCTIONS:
             self.scopes.frames.append(frame)
             lanes = LaneLoop(self.scopes, self.values, self.reductions, width, self.schedule.lanes)
             lanes.lower(loop.body, first, end)
@@ -284,27 +291,11 @@ class TraversalLowering:
             raise KernelError(f"no inner product of rows of shapes {x.shape} and {y.shape}")
         shape = longer.shape[:-1]
         width, count = longer.shape[-1], prod(shape)
-        pieces = row_pieces(shape, self.schedule.lanes)
-        single = tuple("" if count == 1 else f"_h{i}" for i in range(count))
-        ends = tuple(
-            single[piece.offset] if piece.lanes == 1 else piece_end(piece, shape)
-            for piece in pieces
-        )
-        unique = self.scopes.unique(name, (*single, *ends))
-        for i, end in enumerate(single):
-            start = i * width
-            wrapped = start % prod(shorter.shape)
-            total = self._inner_row(longer, shorter, start, wrapped, width)
-            self.scopes.emit(Declare("const float", unique + end, total))
-        for piece, end in zip(pieces, ends, strict=True):
-            if piece.lanes > 1:
-                totals = single[piece.offset : piece.offset + piece.lanes]
-                lanes = ", ".join(unique + total for total in totals)
-                self.scopes.emit(
-                    Declare(f"const {piece.type}", unique + end, f"{piece.type}{{{lanes}}}")
-                )
-        names = tuple((piece, unique + end) for piece, end in zip(pieces, ends, strict=True))
-        self.values[name] = CppValue(shape, names)
+        totals = [
+            self._inner_row(longer, shorter, i * width, i * width % prod(shorter.shape), width)
+            for i in range(count)
+        ]
+        self.values[name] = from_numbers(self.scopes, name, shape, totals, self.schedule.lanes)
 
     def _inner_row(self, x: CppValue, y: CppValue, x_start: int, y_start: int, width: int) -> str:
         """The sum over one innermost row: products of equal pieces first, then across lanes."""

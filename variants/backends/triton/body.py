@@ -30,6 +30,7 @@ from hetune.variants.kernel.nodes import (
     REDUCTIONS,
     Apply,
     Def,
+    FoldAxis,
     ForEach,
     Init,
     Inner,
@@ -47,6 +48,8 @@ _MOST_WARPS = 4
 _ELEMENTS_OF_WARP = 512
 _REDUCED = {"sum": "tl.sum", "max": "tl.max"}
 _COMBINES = {"prod": "mul"}
+_FOLDS = {"sum": "sum", "mean": "sum", "max": "maximum", "min": "minimum"}
+"""The reductions that folds of an axis are."""
 LOWEST = "-3.4028234663852886e+38"
 """Where a running maximum starts: unlike -inf, what is subtracted from it is a number."""
 
@@ -112,6 +115,8 @@ class BodyLowering:
                 self._apply(name, expr)
             case Def(name=name, expr=Inner() as expr):
                 self._inner(name, expr)
+            case Def(name=name, expr=FoldAxis() as expr):
+                self._fold(name, expr)
             case Init():
                 self._declare(stmt)
             case Update(name, value):
@@ -282,6 +287,24 @@ class BodyLowering:
         if last in axes:
             product = f"tl.sum({product}, axis={axes.index(last)})"
         self._define(name, longer.shape[:-1], tuple(a for a in axes if a != last), product)
+
+    def _fold(self, name: str, expr: FoldAxis) -> None:
+        """Padding of the axis is left out of it."""
+        x, axis = self.values[expr.x], expr.axis
+        extent = x.shape[axis]
+        shape = x.shape[:axis] + x.shape[axis + 1 :]
+        moved = tuple(a - 1 if isinstance(a, int) and a > axis else a for a in x.axes if a != axis)
+        if axis not in x.axes:  # one element
+            self._define(name, shape, moved, x.text)
+            return
+        reduction = _FOLDS[expr.fn]
+        text = x.text
+        if extent & (extent - 1):
+            mask = TritonValue(self.blocks.element_mask(extent), (), (axis,)).over(x.axes)
+            text = f"tl.where({mask}, {text}, {literal(REDUCTIONS[reduction])})"
+        text = self._reduced(reduction, text, x.axes.index(axis))
+        factor = f" * {literal(1 / extent)}" if expr.fn == "mean" else ""
+        self._define(name, shape, moved, f"{text}{factor}")
 
 
 def compensated(total: str, lost: str, term: str, args: TritonArguments) -> list[TritonStatement]:
