@@ -17,6 +17,7 @@ from hetune.variants.kernel.nodes import (
     Apply,
     Def,
     Direct,
+    FoldAxis,
     ForEach,
     Gather,
     Gemm,
@@ -398,6 +399,8 @@ class Naive:
                 return self.read(self.types, buffer, rows, row, end)
             case Apply(fn, args, const):
                 return FUNCTIONS[fn](*align([scope[a] for a in args]), *filter(None, [const]))
+            case FoldAxis(x, axis, fn):
+                return getattr(np, fn)(scope[x], axis)
             case Inner(x, y):
                 return np.asarray((scope[x] * scope[y]).sum(-1))
 
