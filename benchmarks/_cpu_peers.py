@@ -18,7 +18,7 @@ from _peers._torch_ops import WORKSPACE
 from _peers.problem import Candidate, Problem
 from _reference import TOLERANCE, reference, relative_error
 from _registry import candidates, missing
-from _results import Results, held_cells, print_tables
+from _results import Results, held_cells, print_cells
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor
@@ -149,7 +149,7 @@ def run(options: argparse.Namespace) -> int:
     """Measure what is missing in the results file; print the tables."""
     console = Console()
     if options.table:
-        print_tables(held_cells(options.out), console)
+        print_cells(held_cells(options.out), console)
         return 0
     set_threads(options.threads)
     warnings.filterwarnings("ignore", category=UserWarning)  # the peers' own
@@ -171,7 +171,7 @@ def run(options: argparse.Namespace) -> int:
                 except MissingGraphError as error:
                     progress.console.print(f"[yellow]skipped {cell.key}: {error}")
             progress.advance(overall)
-    print_tables(results.cells, console)
+    print_cells(results.cells, console)
     return 0
 
 

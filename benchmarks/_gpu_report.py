@@ -47,15 +47,9 @@ def roofline_lines(units: Mapping[str, Mapping[str, Any]]) -> list[str]:
                 f"{unit['share']:>6.1%} of {unit['bound']:<6}"
                 f"{'' if unit['share'] >= SHARE else f' below {SHARE:.0%}':<11}"
                 f" {unit['tflops']:.1f} TFLOP/s, {unit['copy_gb_s']:.0f} GB/s;"
-                f"{_earlier(unit.get('earlier_ms', {}))}"
                 f" default schedule {unit['default_ms']:.4f} ms; best: {unit['best']}"
             )
     return lines
-
-
-def _earlier(times: Mapping[str, float]) -> str:
-    """What an H200 took for the same before, and kernels by hand."""
-    return "".join(f" {name} once {ms:.4f} ms;" for name, ms in times.items())
 
 
 def _joined(

@@ -7,11 +7,9 @@ the longest of the three over the time of the best schedule.
 """
 
 import gc
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -61,8 +59,6 @@ launch
     store y = acc
 """
 """Rows of a node's sources, weighted by a softmax of dot products."""
-_EARLIER = Path(__file__).resolve().parent / "results" / "gpu_parts_h200.json"
-_AS_EARLIER = {"aggregation": "sum/64", "attention": "softmax/64"}
 PRODUCTS = tuple(
     GpuSchedule(tile_rows=rows, tile_k=k, warps=warps, stages=stages)
     for rows, k, warps, stages in (
@@ -132,19 +128,14 @@ class Roofline:
             for g in graphs
             for p in ("ieee", "tf32x3", "tf32")
         ]
-        parts: list[Unit] = []
-        for g in graphs:
-            for kind, make in (("aggregation", self.sums), ("attention", self.attention)):
-                key = f"roofline/{kind}/{g}"
-                parts.append(
-                    Unit(
-                        key,
-                        lambda g=g, make=make, of=_AS_EARLIER[kind]: {
-                            **self.measure(make(g), "ieee", g),
-                            "earlier_ms": earlier(f"{of}/{g}"),
-                        },
-                    )
-                )
+        parts = [
+            Unit(
+                f"roofline/{kind}/{g}",
+                lambda g=g, make=make: self.measure(make(g), "ieee", g),
+            )
+            for g in graphs
+            for kind, make in (("aggregation", self.sums), ("attention", self.attention))
+        ]
         return parts + found
 
     def products(
@@ -298,18 +289,6 @@ class Roofline:
     def _wait(self) -> None:
         if self.device != "cpu":
             torch.cuda.synchronize()
-
-
-def earlier(unit: str) -> dict[str, float]:
-    """What an H200 took for the same: hetune before parts, and parts by hand in Triton; ms."""
-    units = json.loads(_EARLIER.read_text())["units"] if _EARLIER.is_file() else {}
-    candidates = units.get(unit, {}).get("candidates", {})
-    found: dict[str, float] = {}
-    for name, times in candidates.items():
-        maker = name.split()[0]
-        if maker in ("hetune", "triton"):
-            found[maker] = min(found.get(maker, times["median_ms"]), times["median_ms"])
-    return found
 
 
 def _both(one: Run, other: Run) -> Run:

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from _measure import geometric_mean
-from _results import BORROWED, best_peer, memory_ratio, share_of_roofline, times
+from _results import OWN, PYG, best_peer, memory_ratio, share_of_roofline, times
 
 Cell = dict[str, Any]
 LAYERS = {"rgcn": "RGCN", "rgat": "RGAT", "hgt": "HGT"}
-PYG = {"rgcn": "pyg/RGCNConv", "rgat": "pyg/RGATConv", "hgt": "pyg/HGTConv"}
-_OWN, _LEAST = "hetune/compile", "hetune/least memory"
+_LEAST = "hetune/least memory"
+BORROWED = "expert/smaller side"
+"""A choice of sides for each relation is hetune's own idea, here in plain PyTorch: no expert's."""
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -21,7 +22,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def slowdown(cell: Cell, peer: str) -> float | None:
     """Median time of PyG, DGL, expert or fastest peer over hetune's; None if it has no time."""
     found = times(cell)
-    own = found.get(_OWN)
+    own = found.get(OWN)
     match peer:
         case "PyG":
             taken = found.get(PYG[cell["layer"]])
@@ -87,7 +88,7 @@ def compile_table(cells: Sequence[Cell]) -> str:
     rows = []
     for name in (name for layer in LAYERS for name in _pyg_names(cells, layer)):
         both = [
-            _range([t[n] / t[_OWN] for t in found if n in t and _OWN in t], 5)
+            _range([t[n] / t[OWN] for t in found if n in t and OWN in t], 5)
             for n in (name, f"{name}+compile")
         ]
         rows.append([name.removeprefix("pyg/"), *both])
@@ -105,7 +106,7 @@ def memory_table(cells: Sequence[Cell]) -> str:
             [
                 f"{LAYERS[cell['layer']]} {cell['width']}{heads}",
                 cell["graph"],
-                *(f"{b / 1e6:.1f}" for b in (peak[_OWN], base)),
+                *(f"{b / 1e6:.1f}" for b in (peak[OWN], base)),
                 f"{memory_ratio(cell):.2f}",
                 f"{least / base:.2f}" if least and base else "",
             ]

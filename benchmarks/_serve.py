@@ -41,7 +41,8 @@ def own_megabytes(process: psutil.Process) -> float:
     except (FileNotFoundError, ProcessLookupError):
         raise psutil.NoSuchProcess(process.pid) from None
     lines = (line.split() for line in text.splitlines()[1:])
-    return sum(int(words[1]) for words in lines if words[0] in ("Anonymous:", "Swap:")) * 1024 / 1e6
+    kib = sum(int(words[1]) for words in lines if words[0] in ("Anonymous:", "Swap:"))
+    return round(kib * 1024 / 1e6, 2)
 
 
 @contextmanager

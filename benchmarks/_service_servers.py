@@ -1,11 +1,11 @@
 """The servers of `service.py` with a case's graph and model in them, and ways to ask them."""
 
-import http.client
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -31,15 +31,12 @@ class Target:
     Attributes:
         serving: The server.
         client: Asks as a user does: tensors in, tensors out.
-        plain: Sends a body that is there already, and gives that of the answer, by the standard
-            library's client.
-        shot: The same for a load, for so many seconds and clients, at a rate or None.
+        shot: A load of the same requests, for so many seconds and clients, at a rate or None.
         variants: What ran, layer by layer; () for the peer.
     """
 
     serving: Serving
     client: Ask
-    plain: Callable[[], bytes]
     shot: Callable[[float, int, float | None], Shot]
     variants: tuple[str, ...] = ()
 
@@ -60,8 +57,8 @@ def hetune_target(case: Case, threads: int, *options: str) -> Iterator[Target]:
         assert call.body is not None
         body = folder / "body"
         body.write_bytes(b"".join(call.body))
-        ask = _Plain(serving.url, call.path, body, {"Accept": _TYPE, "Content-Type": _TYPE})
-        stack.callback(ask.close)
+        headers = {"Accept": _TYPE, "Content-Type": _TYPE}
+        shot = partial(Shot, f"{serving.url}{call.path}", str(body), headers)
 
         def infer(x: Tensor) -> Tensor:
             out = client.infer("m", id, x).out
@@ -69,7 +66,7 @@ def hetune_target(case: Case, threads: int, *options: str) -> Iterator[Target]:
             return out
 
         variants = tuple(layer.variant for layer in first.report.layers)
-        yield Target(serving, infer, ask, ask.shot, variants)
+        yield Target(serving, infer, shot, variants)
 
 
 @contextmanager
@@ -92,39 +89,12 @@ def peer_target(case: Case, threads: int) -> Iterator[Target]:
         path = f"/graphs/{id}/infer"
         body = folder / "body"
         body.write_bytes(save({"x": x}))
-        ask = _Plain(serving.url, path, body, {"Content-Type": "application/octet-stream"})
-        stack.callback(ask.close)
+        headers = {"Content-Type": "application/octet-stream"}
+        shot = partial(Shot, f"{serving.url}{path}", str(body), headers)
 
         def infer(x: Tensor) -> Tensor:
             answer = client.post(path, content=save({"x": x})).raise_for_status()
             out: Tensor = load(answer.content)["out"]
             return out
 
-        yield Target(serving, infer, ask, ask.shot)
-
-
-class _Plain:
-    """A connection of the standard library's, over which one request is sent again and again."""
-
-    def __init__(self, url: str, path: str, body: Path, headers: dict[str, str]) -> None:
-        self._url, self._path, self._file, self._headers = url, path, body, headers
-        self._body = body.read_bytes()
-        self._http = http.client.HTTPConnection(url.removeprefix("http://"), timeout=600)
-
-    def __call__(self) -> bytes:
-        try:
-            self._http.request("POST", self._path, self._body, self._headers)
-        except (BrokenPipeError, ConnectionResetError):  # servers end connections that rest
-            self._http.close()
-            self._http.request("POST", self._path, self._body, self._headers)
-        answer = self._http.getresponse()
-        content = answer.read()
-        assert answer.status == http.client.OK, content
-        return content
-
-    def shot(self, seconds: float, clients: int, rate: float | None) -> Shot:
-        url = f"{self._url}{self._path}"
-        return Shot(url, str(self._file), self._headers, seconds, clients, rate)
-
-    def close(self) -> None:
-        self._http.close()
+        yield Target(serving, infer, shot)

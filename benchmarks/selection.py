@@ -15,8 +15,8 @@ many noisy times is fast by luck as well: once for each file, in processes of th
 (`_selection_finals`).
 
 Without either, a cost model is trained on all other problems of the store, real graphs' families
-held out, and judged on the real graphs beside all baselines, by lower quartiles of the rounds and
-by medians. `--save` keeps that model: so is the one made that comes with hetune. `--bundle FOLDER`
+held out, and judged on the real graphs beside all baselines, by lower quartiles of the rounds.
+`--save` keeps that model: so is the one made that comes with hetune. `--bundle FOLDER`
 judges a model that is there already, with the rates that it was trained with: as it chooses where
 nobody has calibrated it. What selection itself costs is measured by `choosing.py`.
 
@@ -33,7 +33,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from _graphs import names
 from _machine import commit, fingerprint, set_threads
@@ -51,14 +50,13 @@ from hetune.costmodel.features.devices import Rates
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.bundle import load, save
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.costmodel.problems import LaunchBatch, Problem, count_graphs
+from hetune.costmodel.problems import Problem, count_graphs
 from hetune.costmodel.registry.calibration import load_calibration
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.records import PROTOCOLS, Measurement, Status
 from hetune.profiling.store.problems import problems as problems_of
 from hetune.profiling.store.store import Store
-from hetune.profiling.store.summary import TIME
 from hetune.profiling.units import ProblemSpec
 from hetune.variants.runtime.roofline import MachineModel
 
@@ -132,8 +130,8 @@ def _is_asked_for(found: Problem | Measurement, options: argparse.Namespace) -> 
 
 
 def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> int:
-    sessions = _sessions(options, TIME)
-    training, judged = _problems(store, options, TIME, sessions)
+    sessions = _sessions(options)
+    training, judged = _problems(store, options, sessions)
     left_out = _inputs(store, options) - {key(problem) for problem in judged}
     if not judged or not training:
         console.print(
@@ -146,8 +144,6 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
     about = {"split": f"trained on {_families(training)}; judged on {_families(judged)}"}
     report = judge(training, judged, lambda _: model, machine=machine, about=about)
     report = with_prediction_times(report, model, judged, machine)
-    by_medians = _problems(store, options, 0.5, _sessions(options, 0.5))
-    medians = judge(*by_medians, lambda _: model, machine=machine)
     for shown in (tables.scores_table(report), tables.comparison_table(report)):
         console.print(_rich(shown))
     for note in tables.notes(report):
@@ -164,11 +160,6 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
         )
     if left_out:
         console.print(f"left out, for the machine was unsteady: {named(left_out)}")
-    by_median = medians.score()
-    console.print(
-        f"the same choices, judged by medians: regret {by_median.regret:.3f}, 95th percentile "
-        f"{by_median.regret_p95:.3f}, noise floor {medians.noise_floor:.3f}"
-    )
     record = {
         "machine": fingerprint(options.threads),
         "commit": commit(),
@@ -179,14 +170,9 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
             "target": model.manifest.target,
             "tie": model.tie,
             "metrics": dict(model.manifest.metrics),
-            "intervals": intervals(model, judged, machine),
         },
         **as_record(report),
         "between_sessions": again,
-        "by_median": {
-            "noise_floor": round(medians.noise_floor, 4),
-            "scores": {name: asdict(score) for name, score in medians.scores.items()},
-        },
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -198,19 +184,19 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
 
 
 def _problems(
-    store: Store, options: argparse.Namespace, share: float, sessions: Sequence[Sequence[Problem]]
+    store: Store, options: argparse.Namespace, sessions: Sequence[Sequence[Problem]]
 ) -> tuple[list[Problem], list[Problem]]:
-    training, judged = split(problems_of(store, options.machine, share=share))
+    training, judged = split(problems_of(store, options.machine))
     judged = [problem for problem in judged if _is_asked_for(problem, options)]
     return training, settle(judged, sessions)
 
 
-def _sessions(options: argparse.Namespace, share: float) -> list[list[Problem]]:
+def _sessions(options: argparse.Namespace) -> list[list[Problem]]:
     """What each session of finals measured, of what is asked for."""
     found = []
     for place in options.finals:
         with Store.open(place) as finals:
-            measured = problems_of(finals, options.machine, share=share)
+            measured = problems_of(finals, options.machine)
             found.append([problem for problem in measured if _is_asked_for(problem, options)])
     return found
 
@@ -255,19 +241,6 @@ def _refuse_seen(model: CostModel, judged: Sequence[Problem]) -> None:
     seen = {p.family for p in judged} & set(model.manifest.data.graph_families)
     if seen:
         raise SystemExit(f"the model was trained on what it is judged on: {', '.join(seen)}")
-
-
-def intervals(model: CostModel, judged: Sequence[Problem], machine: Rates) -> dict[str, Any]:
-    """How many measured launches lie between the bounds that 4 of 5 are to lie between."""
-    held: list[bool] = []
-    for problem in judged:
-        launches = {launch for candidate in problem.candidates for launch in candidate.launches}
-        ordered = list(launches)
-        batch = LaunchBatch.of(problem, ((launch.family, launch.columns) for launch in ordered))
-        seconds = np.array([launch.seconds for launch in ordered])
-        low, high = model.interval(batch, machine).T
-        held += ((low <= seconds) & (seconds <= high)).tolist()
-    return {"launches": len(held), "meant": 0.8, "held": round(sum(held) / len(held), 4)}
 
 
 def as_record(report: Report) -> dict[str, Any]:

@@ -9,7 +9,6 @@ process that asks and the load are on one machine and share its cores; candidate
 import argparse
 import random
 import statistics
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,8 +20,7 @@ from _results import Results
 from _serve import own_megabytes
 from _service_cases import LARGE, SMALL, Case, in_process
 from _service_load import Report, shoot
-from _service_report import print_cell
-from _service_servers import Target, hetune_target, peer_target
+from _service_servers import hetune_target, peer_target
 from rich.console import Console
 from torch import Tensor
 
@@ -110,9 +108,9 @@ def overload(options: argparse.Namespace) -> dict[str, Any]:
         for _ in range(options.repeats):
             busy.append(shoot(target.shot(options.seconds, AT_CAPACITY, None)))
             rate = 2 * len(busy[-1].times) / busy[-1].seconds
-            with _Memory(target) as held:
-                over.append(shoot(target.shot(2 * options.seconds, _CONNECTIONS, rate)))
-            memory.append(held.megabytes)
+            before = own_megabytes(target.serving.process)
+            over.append(shoot(target.shot(2 * options.seconds, _CONNECTIONS, rate)))
+            memory.append([before, own_megabytes(target.serving.process)])
     at_capacity, at_twice = _as_load(busy), _as_load(over)
     return {
         "case": _facts(SMALL),
@@ -149,9 +147,7 @@ def _latencies(
             {
                 "in-process": lambda: here(x),
                 "hetune, client": lambda: own.client(x),
-                "hetune, plain": own.plain,
                 "peer, client": lambda: peer.client(x),
-                "peer, plain": peer.plain,
             },
             rounds,
             block,
@@ -187,30 +183,6 @@ def _check(expected: Tensor, found: Tensor, tolerance: float) -> None:
         raise RuntimeError(f"a server's output is off by {error:.2g}: no time of it counts")
 
 
-class _Memory:
-    """What a server holds while it lasts."""
-
-    def __init__(self, target: Target) -> None:
-        self._process = target.serving.process
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-        self.megabytes: list[float] = []
-
-    def __enter__(self) -> "_Memory":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while True:
-            self.megabytes.append(round(own_megabytes(self._process), 2))
-            if self._over.wait(0.5):
-                return
-
-
 def _ms(times: Sequence[float], percentile: float) -> float:
     return float(np.percentile(times, percentile)) * 1e3
 
@@ -240,6 +212,28 @@ def _as_load(reports: Sequence[Report]) -> dict[str, Any]:
         "others": others,
         "unsent": sum(report.unsent for report in reports),
     }
+
+
+def print_cell(cell: dict[str, Any], console: Console) -> None:
+    """What a part found, and whether it meets its goals."""
+    console.print(f"[bold]{cell['key']}[/bold]: {cell['case']}")
+    columns = ("p50_ms", "p90_ms", "p99_ms", "accepted_per_second", "refused", "others")
+    loads = {
+        f"{count} clients, {name}": load
+        for count, servers in cell.get("clients", {}).items()
+        for name, load in servers.items()
+    }
+    loads |= {name: cell[name] for name in ("at_capacity", "at_twice_the_capacity") if name in cell}
+    for name, found in {**cell.get("candidates", {}), **loads}.items():
+        console.print(f"  {name}: " + ", ".join(f"{c} {found[c]}" for c in columns if c in found))
+    goals = cell.get("goal_ms", {})
+    reached = {f"overhead at {p}, ms": (cell["overhead_ms"][p], goal) for p, goal in goals.items()}
+    for name in ("overhead", "p99_ratio"):
+        if isinstance(cell.get(name), float):
+            reached[name] = cell[name], cell["goal" if name == "overhead" else f"goal_{name}"]
+    for name, (value, goal) in reached.items():
+        verdict = "met" if value <= goal else "missed"
+        console.print(f"  {name}: {value:.3f}; goal: at most {goal:g}: {verdict}")
 
 
 def _facts(case: Case) -> dict[str, Any]:

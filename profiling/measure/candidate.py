@@ -71,6 +71,7 @@ class CandidateRun:
         """Binds, checks and warms up; whether it can have times."""
         try:
             self._executable = self._bind()
+            self._weights = {**self._weights, **self._executable.constants(self._features)}
             self.peak_bytes = self._executable.layout.peak_bytes
             if self.peak_bytes > memory_bytes:
                 self.give_up(

@@ -16,7 +16,7 @@ class Inputs:
     """Tensors [rows, *row shape] by parameter, float32.
 
     Attributes:
-        features: Those with a row for each node.
+        features: Rows of nodes and edges, constants among them.
         weights: The others.
     """
 
@@ -34,7 +34,7 @@ def random_inputs(program: Program, domain: Domain, seed: int) -> Inputs:
     for param in program.params:
         shape = param.type.shape
         values = torch.randn((domain.buffer_rows(param.type), *shape), generator=draw)
-        if param.role == "feature":
+        if param.role != "weight":
             found.features[param.name] = values
         else:
             found.weights[param.name] = values.mul_(max(shape, default=1) ** -0.5)

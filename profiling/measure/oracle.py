@@ -12,7 +12,15 @@ from hetune.variants.errors import ProgramError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.interpret import interpret
 from hetune.variants.program.limitation import limitation
-from hetune.variants.program.nodes import Program
+from hetune.variants.program.nodes import (
+    Count,
+    End,
+    Program,
+    Reduce,
+    Softmax,
+    Space,
+    operands,
+)
 
 MOST_ELEMENTS = 1 << 21
 """Numbers in a row for every edge and node, above which a sample of nodes is checked."""
@@ -25,9 +33,9 @@ _WHOLE_HUB = 0.5
 class Oracle:
     """A program's result, for all nodes or a sample of them.
 
-    A node's row depends on the edges that come in, and on nothing behind them, so that a sample's
-    rows are those of the whole graph. The node with most edges is among them unless it alone
-    takes half of the sample; numbers that are not finite are found everywhere.
+    Where a node's row depends on the edges that come in, and on nothing behind them, a large
+    graph's sample has the rows of the whole graph. The node with most edges is in it unless it
+    alone takes half of the sample; numbers that are not finite are found everywhere.
 
     Args:
         program: What to compute; its result has a row for each node.
@@ -54,12 +62,16 @@ class Oracle:
         width = max(_width(program), 1)
         rows = most_elements // width
         self.nodes: Tensor | None = None
-        if graph.num_nodes + graph.num_edges <= rows:
+        if graph.num_nodes + graph.num_edges <= rows or looks_behind(program):
             expected = _interpret(program, graph, {**inputs.weights, **inputs.features})
         else:
             self.nodes = sample_nodes(graph, rows, seed)
-            part, kept, place = incoming(graph, self.nodes)
-            features = {name: values[kept] for name, values in inputs.features.items()}
+            part, kept, edges, place = incoming(graph, self.nodes)
+            rows_of = {Space.NODE: kept, Space.EDGE: edges}
+            features = {
+                name: values[rows_of[program.type_of(name).space]]
+                for name, values in inputs.features.items()
+            }
             expected = _interpret(program, part, {**inputs.weights, **features})[place]
         self._expected = expected.flatten(1)
         self._largest = self._expected.abs().max().item() if expected.numel() else 0.0
@@ -79,6 +91,19 @@ class Oracle:
         return (rows - self._expected).abs_().max().item() / (self._largest or 1.0)
 
 
+def looks_behind(program: Program) -> bool:
+    """Whether a node's row may depend on other edges than those that come in."""
+    of_edges: set[str] = set()
+    for let in program.lets:
+        is_source = getattr(let.op, "end", None) is End.SRC
+        if is_source and (isinstance(let.op, Count) or of_edges.intersection(operands(let.op))):
+            return True
+        makes = isinstance(let.op, Count | Reduce | Softmax)
+        if makes or of_edges.intersection(operands(let.op)):
+            of_edges.add(let.name)
+    return False
+
+
 def sample_nodes(graph: HeteroGraph, rows: int, seed: int) -> Tensor:
     """Nodes with about `rows` incoming edges and neighbours in all, at least one; sorted."""
     degree = torch.bincount(graph.dst.long(), minlength=graph.num_nodes)
@@ -94,12 +119,12 @@ def sample_nodes(graph: HeteroGraph, rows: int, seed: int) -> Tensor:
     return chosen.sort().values
 
 
-def incoming(graph: HeteroGraph, nodes: Tensor) -> tuple[HeteroGraph, Tensor, Tensor]:
+def incoming(graph: HeteroGraph, nodes: Tensor) -> tuple[HeteroGraph, Tensor, Tensor, Tensor]:
     """The edges that come into some nodes, as a graph of the nodes that these edges touch.
 
     Returns:
-        The graph; the node of the whole graph that each of its nodes is, sorted; and where in it
-        the given nodes are.
+        The graph; the node of the whole graph that each of its nodes is, sorted; the edge that
+        each of its edges is; and where in it the given nodes are.
     """
     wanted = torch.zeros(graph.num_nodes, dtype=torch.bool)
     wanted[nodes] = True
@@ -122,7 +147,7 @@ def incoming(graph: HeteroGraph, nodes: Tensor) -> tuple[HeteroGraph, Tensor, Te
         canonical_etypes=graph.canonical_etypes if graph.is_canonical else None,
         validate=False,
     )
-    return part, kept, place[nodes].long()
+    return part, kept, edges, place[nodes].long()
 
 
 def _interpret(program: Program, graph: HeteroGraph, values: Mapping[str, Tensor]) -> Tensor:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from _gpu_report import roofline_lines
-from _gpu_roofline import Roofline, Work, earlier
+from _gpu_roofline import Roofline, Work
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERPRETED = """
@@ -81,12 +81,6 @@ def test_every_unit_runs_through_the_interpreter():
         assert {"product", "copy", "pick 16 rows a program"} <= set(unit["times"])
     aggregation = found["roofline/aggregation/duplicate edges"]
     assert aggregation["flop"] == 2 * 64 * aggregation["edges"]
-
-
-def test_what_an_h200_took_before_parts_stands_beside():
-    times = earlier("softmax/64/mag")
-    assert times["hetune"] > times["triton"] > 2.0
-    assert earlier("softmax/64/no graph") == {}
 
 
 def test_a_share_is_of_the_longest_bound():

@@ -5,15 +5,15 @@ import json
 import _machine
 import _registry
 import pytest
+from _peer_tables import slowdown
 from _results import (
     SCHEMA,
     Results,
     best_peer,
     held_cells,
     memory_ratio,
-    print_tables,
+    print_cells,
     share_of_roofline,
-    speedup,
     times,
 )
 from rich.console import Console
@@ -51,14 +51,14 @@ FULL = cell(
 def test_only_correct_times_count():
     assert "pyg/FastRGCNConv" not in times(FULL)
     assert best_peer(FULL) == ("expert/smaller side", 6.0)
-    assert speedup(FULL) == pytest.approx(3.0)
-    assert speedup(FULL, without=("expert/smaller side",)) == pytest.approx(5.0)
+    assert slowdown(FULL, "fastest peer") == pytest.approx(3.0)
+    assert slowdown(FULL, "expert") == pytest.approx(5.0)
     assert memory_ratio(FULL) == pytest.approx(0.25)
 
 
 def test_without_hetune_there_is_no_ratio():
     alone = cell(candidate("pyg/RGCNConv", 80.0))
-    assert speedup(alone) is None
+    assert slowdown(alone, "fastest peer") is None
     assert memory_ratio(alone) is None
     assert best_peer(cell()) is None
 
@@ -99,17 +99,16 @@ def test_results_file_schema(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["peers.json"]
 
 
-def test_tables_name_what_went_wrong(tmp_path):
-    console = Console(width=200, record=True, file=(tmp_path / "out").open("w"))
-    print_tables([FULL], console)
-    text = console.export_text()
-    assert "wrong" in text
-    assert "out of memory" in text
-    assert "10 (+500.0 ms)" in text
-    assert "best peer / hetune" in text
-    assert "3.00" in text
-    assert "5.00" in text
-    console.file.close()
+def test_cells_are_shown_with_what_went_wrong(tmp_path):
+    with (tmp_path / "out").open("w") as out:
+        console = Console(width=200, record=True, file=out)
+        print_cells([FULL | {"roofline_ms": 1.5}], console)
+    lines = console.export_text().splitlines()
+    assert "  hetune/compile: 2 ms (+500.0 ms), 2 MB fastest" in lines
+    assert "  expert/compaction: 10 ms (+500.0 ms), 8 MB" in lines
+    assert "  pyg/FastRGCNConv: wrong, 8 MB" in lines
+    assert "  dgl/RelGraphConv: out of memory" in lines
+    assert lines[-2:] == ["  roofline / hetune: 0.75", "  memory, hetune / PyG: 0.25"]
 
 
 def test_fingerprint_depends_on_threads():

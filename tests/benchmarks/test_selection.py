@@ -173,7 +173,7 @@ def test_inputs_of_an_unsteady_machine_are_left_out(tmp_path, monkeypatch):
             ],
             MEASURED_ON,
         )
-        _, judged = selection._problems(store, options, 0.5, [])
+        _, judged = selection._problems(store, options, [])
         found = selection._inputs(store, options) - {key(each) for each in judged}
     assert found == {key(first)}
     assert selection.named(found) == ["rgcn/busy/64x64"]
@@ -189,9 +189,6 @@ def test_a_bundle_is_judged_on_a_store(tmp_path, capsys):
     assert selection.main([*arguments, "--out", str(out)]) == 0
     record = json.loads(out.read_text())
     assert record["judged"]["inputs"] == 8
-    held = record["model"]["intervals"]
-    assert 0 < held["held"] < 1
-    assert held["launches"] > 8
     assert record["scores"][MODEL]["overhead_runs"] is None  # measured on a machine made up
     assert record["scores"]["first-run autotuning"]["overhead_runs"] > 1
     assert "The last column is what choosing took" in " ".join(capsys.readouterr().out.split())

@@ -1,10 +1,12 @@
 """A layer of one's own, in this file alone: compiled, chosen, explained and profiled."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 import hetune
-from hetune.layers import Graph, Value, etype, node, relu, shared
+from hetune.layers import Graph, Value, constant, edge, etype, node, relu, shared
 from hetune.profiling.campaign.run import run_units
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
@@ -55,6 +57,68 @@ def test_it_is_compiled_chosen_and_explained(graph):
     assert choice.id in str(selector.explain(PROGRAM, graph))
 
 
+@hetune.layer_program
+def edge_weighted(g: Graph, x: Value, c: Value, f: Value, s: Value, w: Value, u: Value) -> Value:
+    """Messages with a weight of their edge, features of edges, and a scale of their source."""
+    return g.sum(g.src(s) * (c * (g.src(x) @ w))) + g.sum(f @ u)
+
+
+MANY = edge_weighted(
+    x=node(8), c=edge(), f=edge(3), s=constant(node()), w=shared(8, 4), u=shared(3, 4)
+)
+
+
+def test_rows_of_nodes_and_edges_go_by_name_or_in_order():
+    draw = torch.Generator().manual_seed(3)
+    made = {name: torch.randn(1, rows, 4, generator=draw) for name, rows in (("w", 8), ("u", 3))}
+    layer = hetune.compile(MANY, weights=made)
+    edge_index = torch.randint(20, (2, 60), generator=draw)
+    src, dst = edge_index
+    graph = hetune.HeteroGraph(src, dst, num_nodes=20)
+    x, c, f, s = (torch.randn(n, generator=draw) for n in ((20, 8), (60,), (60, 3), (20,)))
+    message = (s[src] * c)[:, None] * (x[src] @ made["w"][0]) + f @ made["u"][0]
+    expected = torch.zeros(20, 4).index_add(0, dst, message)
+    with torch.no_grad():
+        for variant in layer.variants:
+            torch.testing.assert_close(layer(x, c, f, s, graph, variant=variant), expected)
+        torch.testing.assert_close(layer(graph, x=x, c=c, f=f, s=s), expected)
+        torch.testing.assert_close(layer(x, edge_index, f=f, c=c[:, None], s=s), expected)
+        torch.testing.assert_close(layer.module(x, edge_index, f=f, c=c, s=s), expected)
+        s.neg_()  # what is kept of it is made anew
+        torch.testing.assert_close(layer(x, -c, f, s, graph), expected)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        ("xcfg", {}, r"s: node\[\] constant is missing"),
+        ("xcfssg", {}, "there are more rows than are no input of the program"),
+        ("xg", {"d": "c"}, r"d is no input of the program, which takes x: node\[8\] feature, c: e"),
+        ("x", {"c": "c"}, "0 arguments are edges"),
+        ("xsfsg", {}, r"c has the shape \[20\]: give \[60\], a row for each of the graph's edges"),
+    ],
+)
+def test_rows_have_to_fit(args, kwargs, message, graph):
+    shapes = {"x": (20, 8), "c": (60,), "f": (60, 3), "s": (20,)}
+    given = {name: torch.zeros(shape) for name, shape in shapes.items()}
+    given["g"] = hetune.HeteroGraph(graph.src, graph.dst, num_nodes=20)
+    layer = hetune.compile(MANY, weights={"w": torch.ones(8, 4), "u": torch.ones(3, 4)})
+    with torch.no_grad(), pytest.raises(InputError, match=message):
+        layer(*map(given.get, args), **{name: given[value] for name, value in kwargs.items()})
+
+
+def test_no_input_has_the_name_of_an_option():
+    renamed = replace(MANY, params=(replace(MANY.params[0], name="out"), *MANY.params[1:]))
+    with pytest.raises(InputError, match="an option of calls is named out"):
+        ProgramLayer(renamed, {})
+
+
+def test_a_service_takes_one_feature_of_nodes():
+    layer = ProgramLayer(MANY, {"w": torch.ones(8, 4), "u": torch.ones(3, 4)})
+    with pytest.raises(InputError, match="those that are served have one, x"):
+        describe([layer])
+
+
 def test_it_is_profiled_under_a_name_of_one_s_own(tmp_path):
     own = LabeledProgram.of(PROGRAM, "mine")
     with Store.open(tmp_path / "store.db") as store:
@@ -64,6 +128,14 @@ def test_it_is_profiled_under_a_name_of_one_s_own(tmp_path):
     assert found.program == own
     assert found.program.describe() == "mine 8->4"
     assert len(found.candidates) > 5
+
+
+def test_rows_of_edges_and_constants_are_profiled(tmp_path):
+    with Store.open(tmp_path / "store.db") as store:
+        spec = ProblemSpec(TINY, LabeledProgram.of(MANY, "many"), 1)
+        run_units(units_of(spec), "many", store, limits=Limits(most_rounds=7, repeats=0))
+        [found] = problems(store)
+    assert all(candidate.seconds > 0 for candidate in found.candidates)
 
 
 def test_it_is_served(graph):

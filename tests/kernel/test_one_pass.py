@@ -13,6 +13,7 @@ from hetune.variants.kernel.text import show
 from hetune.variants.kernel.verify import verify
 from hetune.variants.plan.choices import LoweringForm
 from hetune.variants.plan.variants import plans_of
+from hetune.variants.program.nodes import Space
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
 from hetune.variants.testing.plans import run_plan
 from hetune.variants.testing.programs import random_parameters
@@ -73,8 +74,28 @@ def test_rows_that_vectors_do_not_hold_are_left(width):
     assert LoweringForm.ONE_PASS not in forms(hgt_program(width, width)).values()
 
 
-def test_scores_that_are_read_are_left():
-    assert forms(rgat_program(64, 64))["dst+weights-first"] is LoweringForm.SEPARATE_SUMS
+def test_scores_of_numbers_are_summed_in_one_pass_whatever_the_groups_of_sums():
+    found = forms(rgat_program(64, 64))
+    assert found["dst+weights-first"] is LoweringForm.ONE_PASS
+    assert found["hybrid+weights-first"] is LoweringForm.SEPARATE_PRODUCTS
+    (plan,) = (
+        plan
+        for choices, plan in plans_of(rgat_program(64, 64), "cpu").items()
+        if choices.id == "hybrid+weights-first+one-pass"
+    )
+    (softmax,) = softmaxes(plan)
+    assert [part.rows.group for part in softmax.scores] == [""]
+    assert [loop.rows.space for loop in softmax.sums] == [Space.DST_PAIR, Space.EDGE]
+
+
+@pytest.mark.parametrize(("heads", "fits"), [(4, True), (3, False), (16, False)])
+def test_scores_of_many_edges_fit_into_a_vector(heads, fits):
+    text = SEPARATE.replace("[16]", f"[{heads},16]").replace("[]", f"[{heads}]")
+    scores = text[text.index("        to:") : text.index("        score s")]
+    text = text.replace(scores, f"        s: [{heads}] = read b\n")
+    launch = parse(text.replace("  buffer g:", f"  buffer b: edge[{heads}]\n  buffer g:"))
+    verify(launch)
+    assert (len(one_pass(launch).kernels) == 1) is fits
 
 
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hetune.profiling.measure.inputs import Inputs, random_inputs
-from hetune.profiling.measure.oracle import Oracle, incoming, sample_nodes
+from hetune.profiling.measure.oracle import Oracle, incoming, looks_behind, sample_nodes
 from hetune.variants.errors import ProgramError
 from hetune.variants.frontend.presets import PRESETS, preset_program
 from hetune.variants.graph.hetero import HeteroGraph
@@ -14,6 +14,7 @@ from hetune.variants.program.interpret import interpret
 from hetune.variants.program.nodes import End, Let, Param, Program, Space, Take, Type
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.testing.graphs import typed_graph
+from hetune.variants.testing.programs import PROGRAMS
 
 LAYERS = [("rgcn", 1), ("rgat", 1), ("rgat", 2), ("hgt", 1), ("hgt", 2)]
 KERNELS = [("linear", 1), ("aggregate", 1), ("attention", 1), ("attention", 2)]
@@ -109,15 +110,31 @@ def test_samples_are_drawn_by_the_seed(graph):
 
 def test_the_part_of_a_graph_holds_all_edges_into_the_nodes_and_no_others(graph):
     nodes = torch.tensor([3, 77, 310])
-    part, kept, place = incoming(graph, nodes)
+    part, kept, edges, place = incoming(graph, nodes)
     into = torch.isin(graph.dst.long(), nodes)
     assert kept[place].tolist() == nodes.tolist()
     assert kept[part.src.long()].tolist() == graph.src[into].tolist()
     assert kept[part.dst.long()].tolist() == graph.dst[into].tolist()
+    assert edges.tolist() == into.nonzero().flatten().tolist()
     assert part.etype.tolist() == graph.etype[into].tolist()
     assert part.ntype.tolist() == graph.ntype[kept].tolist()
     assert part.canonical_etypes == graph.canonical_etypes
     part.validate()
+
+
+@pytest.mark.parametrize(
+    ("name", "behind"),
+    [("rgat across", False), ("edge weights", False), ("degrees", True), ("two layers", True)],
+)
+def test_rows_that_hang_on_more_than_the_edges_that_come_in(name, behind, graph):
+    program = PROGRAMS[name]
+    assert looks_behind(program) is behind
+    inputs = random_inputs(program, Domain(graph), 0)
+    whole = Oracle(program, graph, inputs)
+    some = Oracle(program, graph, inputs, most_elements=2000)
+    assert (some.nodes is None) is behind
+    expected = whole._expected if behind else whole._expected[some.nodes]
+    torch.testing.assert_close(some._expected, expected)
 
 
 def test_only_results_with_a_row_for_each_node_can_be_checked(graph):

@@ -1,11 +1,15 @@
-"""Compiled layers within models that torch compiles: outside of its graphs, and still compiled."""
+"""Compiled layers within models that torch compiles: operators in its graphs, or outside."""
 
 from __future__ import annotations
+
+import warnings
 
 import pytest
 import torch
 
+import hetune
 from hetune import nn as hetune_nn
+from hetune.variants.graph.convert.edge_index_dict import to_edge_index_dict
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.fallback import FallbackWarning
@@ -64,21 +68,46 @@ def graphs_of(seen):
     return backend
 
 
-def test_layers_stay_compiled_outside_of_the_graph(net, x, edges, runs):
-    expected = net(x, *edges)
-    net.first, net.second = (
-        compile_layer(each, backend="torch") for each in (net.first, net.second)
-    )
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_layers_are_operators_of_one_graph(backend, net, x, edges, runs):
+    fast = hetune.compile(net, backend="torch", expected_runs=1)
     seen = []
-    compiled = torch.compile(net, backend=graphs_of(seen))
-    for calls in (1, 2, 3):
-        assert relative_error(compiled(x, *edges), expected.double()) <= TOLERANCE
-        assert len(runs) == 2 * calls
-    assert len(seen) == 3  # before, between and after: nothing of the layers
-    assert sum(node.op == "call_function" for each in seen for node in each.graph.nodes) <= 4
+    compiled = torch.compile(
+        fast, backend=graphs_of(seen) if backend == "eager" else backend, fullgraph=True
+    )
+    fewer = edges[0][:, :90], edges[1][:90]
+    for count, call in enumerate([(x, *edges), (x, *edges), (torch.cat((x, x)), *fewer)], 1):
+        assert relative_error(compiled(*call), net(*call).double()) <= TOLERANCE
+        assert len(runs) == 2 * count
+    for each in seen:
+        assert str(each.graph).count("torch.ops.hetune.layer") == 2
 
 
-def test_a_layer_alone_and_a_function(net, x, edges, runs, graph):
+def test_layers_in_their_places_and_parameters_that_change(net, x, edges, runs):
+    net.first = compile_layer(net.first, backend="torch", expected_runs=1)
+    compiled = torch.compile(net, backend="eager", fullgraph=True)
+    for _ in range(2):
+        plain = net.second(net.first.module(2 * x, *edges).relu(), *edges).softmax(-1)
+        assert relative_error(compiled(x, *edges), plain.double()) <= TOLERANCE
+        net.first.weight.mul_(0.5)
+    assert len(runs) == 2
+
+
+def test_dictionaries(x, graph, runs):
+    layer = randomized(geometric.HGTConv(8, 8, graph.metadata())).eval()
+    rows = x.split(torch.bincount(graph.ntype).tolist())
+    x_dict = dict(zip(graph.ntype_names, rows, strict=True))
+    edge_index_dict = to_edge_index_dict(graph)
+    fast = compile_layer(layer, backend="torch", expected_runs=1)
+    compiled = torch.compile(fast, backend="aot_eager", fullgraph=True)
+    found, expected = (each(x_dict, edge_index_dict) for each in (compiled, layer))
+    assert list(found) == list(expected)
+    for name in expected:
+        assert relative_error(found[name], expected[name].double()) <= TOLERANCE
+    assert len(runs) == 1
+
+
+def test_calls_whose_shape_nobody_knows_break_the_graph(net, x, edges, runs, graph):
     layer = compile_layer(net.first, backend="torch")
     expected = net.first(x, *edges).double()
     for compiled in (
@@ -88,12 +117,32 @@ def test_a_layer_alone_and_a_function(net, x, edges, runs, graph):
         for arguments in ((x, *edges), (x, graph)):
             assert relative_error(compiled(*arguments), expected) <= TOLERANCE
     assert len(runs) == 4
+    torch.compiler.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="this call stays outside"):
+        torch.compile(layer, backend="eager", fullgraph=True)(x, graph)
 
 
-def test_a_whole_graph_is_torchs_own_error(net, x, edges):
-    net.first = compile_layer(net.first, backend="torch")
-    with pytest.raises(torch._dynamo.exc.Unsupported, match="they stay outside of torch's graphs"):
-        torch.compile(net, backend="eager", fullgraph=True)(x, *edges)
+def test_what_is_not_supported_runs_in_the_module_within_the_operator(net, x, edges):
+    net.first = compile_layer(net.first, backend="torch", expected_runs=1)
+    compiled = torch.compile(net.first, backend="eager", fullgraph=True)
+    compiled(x, *edges)
+    net.first.module.register_forward_hook(lambda module, args, result: result + 1)
+    with pytest.warns(FallbackWarning, match="hooks are registered"):
+        found = compiled(x, *edges)
+    assert torch.equal(found, net.first.module(x, *edges))
+
+
+def test_an_export_holds_the_modules_own_operators(net, x, edges):
+    fast = compile_layer(net.second, backend="torch")
+    for strict in (False, True):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            exported = torch.export.export(fast, (x, *edges), strict=strict)
+        texts = [str(w.message) for w in caught if w.category is FallbackWarning]
+        assert strict or "a dispatch mode, as of torch.export, is at work" in texts[0]
+        assert "hetune" not in str(exported.graph)
+        found = exported.module()(x, *edges)
+        assert relative_error(found, net.second(x, *edges).double()) <= TOLERANCE
 
 
 def test_gradients_are_the_modules(net, x, edges):
@@ -112,3 +161,13 @@ def test_transforms_are_the_modules(x, graph):
     with pytest.warns(FallbackWarning, match=r"a transform of torch\.func is at work"):
         found = torch.compile(torch.vmap(lambda rows: layer(rows, graph)), backend="eager")(twice)
     assert relative_error(found, expected.double()) <= TOLERANCE
+
+
+def test_a_batch_runs_call_by_call(net, x, edges, runs):
+    layer = compile_layer(net.first, backend="torch", expected_runs=1)
+    batch = torch.vmap(lambda rows: layer(rows, *edges))
+    twice = torch.stack((x, 2 * x))
+    found = torch.compile(batch, backend="eager", fullgraph=True)(twice)
+    expected = torch.stack([net.first(each, *edges) for each in twice])
+    assert relative_error(found, expected.double()) <= TOLERANCE
+    assert len(runs) == 2

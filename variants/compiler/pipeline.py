@@ -23,9 +23,10 @@ from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.errors import CompileError
 from hetune.variants.frontend.adapt import adapt
-from hetune.variants.frontend.adapter import Adapter, Unsupported
+from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported
 from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.kernel.device import Device
+from hetune.variants.kernel.precision import Precision
 from hetune.variants.kernel.text import show as show_launch
 from hetune.variants.kernel.text import show_schedule
 from hetune.variants.plan.alternatives import Alternative, alternatives
@@ -53,26 +54,36 @@ class Compiler:
         return cls(CppBackend() if device == "cpu" else TritonBackend())
 
     def trace(
-        self, module: nn.Module, vocabulary: Vocabulary | None = None
+        self,
+        module: nn.Module,
+        vocabulary: Vocabulary | None = None,
+        call: Arguments | None = None,
     ) -> Adapter | Unsupported:
         """The program of a layer, and where its parameters are; or why there is none.
+
+        Args:
+            module: The layer.
+            vocabulary: As of `adapt`.
+            call: Likewise.
 
         Raises:
             InputError: The vocabulary is not for this layer.
         """
-        return adapt(module, vocabulary)
+        return adapt(module, vocabulary, call)
 
     def rewrite(self, program: Program) -> tuple[Alternative, ...]:
         """Every way of computing a program that some graph may favour."""
         return alternatives(program)
 
-    def lower(self, program: Program) -> Mapping[PlanChoices, Plan]:
+    def lower(
+        self, program: Program, precision: Precision = "float32"
+    ) -> Mapping[PlanChoices, Plan]:
         """A plan for each alternative and form that no other one beats whatever the graph."""
-        return plans_of(program, self.backend.target)
+        return plans_of(program, self.backend.target, precision)
 
-    def schedule(self, program: Program) -> tuple[Variant, ...]:
+    def schedule(self, program: Program, precision: Precision = "float32") -> tuple[Variant, ...]:
         """Each plan in each schedule worth compiling, in a stable order."""
-        found = variants_of(program, self.backend.target)
+        found = variants_of(program, self.backend.target, precision)
         if (schedule := self.backend.schedule) is not None:
             return tuple(with_schedule(variant, schedule) for variant in found)
         return found

@@ -6,35 +6,41 @@ from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from hetune.variants.frontend import pyg
-from hetune.variants.frontend.adapter import Adapter, Unsupported, refusal
+from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported, refusal
+from hetune.variants.frontend.message_passing import adapt_call, is_message_passing
 from hetune.variants.frontend.nn import HGT, FlatLayer, RelationalLayer
+from hetune.variants.frontend.program_layer import ProgramLayer
 from hetune.variants.frontend.type_order import named_for
 from hetune.variants.frontend.wrapper import unwrapped
 from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.program.limitation import limitation
 
 
-def adapt(module: nn.Module, vocabulary: Vocabulary | None = None) -> Adapter | Unsupported:
+def adapt(
+    module: nn.Module, vocabulary: Vocabulary | None = None, call: Arguments | None = None
+) -> Adapter | Unsupported:
     """The adapter of a layer of `hetune.nn` or of PyTorch Geometric, compiled or not.
 
     Args:
         module: The layer.
         vocabulary: Names of the types that its weights are for, in their order.
+        call: What it is called with, if it is: some layers are traced for calls like that.
 
     Raises:
-        InputError: The vocabulary is not for this layer.
+        InputError: The vocabulary is not for this layer, or it takes no such arguments.
     """
-    found = _found(unwrapped(module))
+    found = _found(unwrapped(module), call)
     if vocabulary is not None and isinstance(found, Adapter):
         found.vocabulary = named_for(found, vocabulary)
     return found
 
 
-def _found(module: nn.Module) -> Adapter | Unsupported:
+def _found(module: nn.Module, call: Arguments | None) -> Adapter | Unsupported:
     if isinstance(module, RelationalLayer):
         if "forward" in vars(module) or type(module).forward not in (
             FlatLayer.forward,
             HGT.forward,
+            ProgramLayer.forward,
         ):
             return Unsupported(f"{type(module).__name__} has a forward() of its own")
         if any(is_parametrized(part) for part in module.modules()):
@@ -44,7 +50,12 @@ def _found(module: nn.Module) -> Adapter | Unsupported:
             )
         reason = refusal(module)
         return Unsupported(reason) if reason else _adapt(module)
-    return pyg.adapt(module)
+    found = pyg.adapt(module)
+    if isinstance(found, Adapter) or found.is_layer or not is_message_passing(module):
+        return found
+    if call is None:
+        return Unsupported("it is traced by its first call", needs_call=True)
+    return adapt_call(module, *call)
 
 
 def _adapt(module: RelationalLayer) -> Adapter | Unsupported:

@@ -30,6 +30,8 @@ from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.program.nodes import Program
 
 Signature = Literal["flat", "hetero"]
+Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
+"""Of a call, positional and by name."""
 Reader = Callable[[tuple[Any, ...], Mapping[str, Any]], "Call | Unsupported"]
 """Reads a call's positional and named arguments; raises `InputError` where they are none."""
 Metadata = tuple[Sequence[str], Sequence[CanonicalEtype]]
@@ -45,10 +47,12 @@ class Unsupported:
         reason: For a reader.
         is_layer: Whether the module is a layer of a class that hetune knows, so that another
             state of it may be supported.
+        needs_call: Whether it may be supported as soon as it is called.
     """
 
     reason: str
     is_layer: bool = True
+    needs_call: bool = False
 
 
 class Adapter:
@@ -260,7 +264,7 @@ def _refusal(module: nn.Module, parts: Sequence[nn.Module]) -> str | None:
             for tensor in group.values():
                 if tensor is None:
                     continue
-                if tensor.dtype is not torch.float32:
+                if tensor.dtype is not torch.float32 and tensor.is_floating_point():
                     return _wrong_dtype(module)
                 if is_wrapper(tensor):
                     return f"a parameter is a {type(tensor).__name__}, which has no memory"
@@ -268,7 +272,8 @@ def _refusal(module: nn.Module, parts: Sequence[nn.Module]) -> str | None:
         for attribute in _HOOKS if part is module else _HOOKS_OF_PARTS:
             if own.get(attribute) and not _is_lazy_s_own(part, attribute):
                 is_hooked = True
-    if module.training and getattr(module, "dropout", 0) > 0:
+    dropout = getattr(module, "dropout", 0)
+    if module.training and isinstance(dropout, int | float) and dropout > 0:
         return f"dropout={module.dropout} in training mode: call eval() for inference"
     if getattr(module, "_explain", None):
         return "explain mode is on"
@@ -318,7 +323,8 @@ def _parts(module: nn.Module) -> list[nn.Module]:
 
 def _wrong_dtype(module: nn.Module) -> str:
     named = [*module.named_parameters(), *module.named_buffers()]
-    name, dtype = next((n, t.dtype) for n, t in named if t.dtype != torch.float32)
+    floats = [(name, tensor.dtype) for name, tensor in named if tensor.is_floating_point()]
+    name, dtype = next((name, dtype) for name, dtype in floats if dtype != torch.float32)
     return f"{name} is {str(dtype).removeprefix('torch.')}, not float32"
 
 

@@ -74,10 +74,7 @@ class LayerCall(Call):
         adapter = self._adapter
         match self._edges:
             case HeteroGraph() as graph:
-                order_of(adapter, graph)
-                if not adapter.is_reversed:
-                    return graph
-                return graph.state.of(_REVERSED, None, lambda: _reversed(graph))
+                return graph_for(adapter, graph)
             case (edge_index, edge_type):
                 assert isinstance(self.x, Tensor)
                 return flat_graph(adapter, edge_index, edge_type, self.x.shape[0])
@@ -108,8 +105,7 @@ class LayerCall(Call):
 
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Tensor | dict[str, Tensor]:
         """The result [N, width] as the call wants it: dictionaries get views per node type."""
-        (out,) = results
-        out = out if out.dim() == 2 else out.flatten(1)
+        out = flattened(results[0])
         if isinstance(self.x, Tensor):
             return out
         first = dict(zip(graph.ntype_names, graph.node_offsets, strict=False))
@@ -120,10 +116,27 @@ class LayerCall(Call):
         }
 
 
+def flattened(rows: Tensor) -> Tensor:
+    """Rows [rows, *row shape] as [rows, width]."""
+    return rows.flatten(1) if rows.dim() > 1 else rows.unsqueeze(1)
+
+
+def graph_for(adapter: Adapter, graph: HeteroGraph) -> HeteroGraph:
+    """A graph, in the direction that messages go.
+
+    Raises:
+        InputError: It does not fit the module.
+    """
+    order_of(adapter, graph)
+    if not adapter.is_reversed:
+        return graph
+    return graph.state.of(_REVERSED, None, lambda: _reversed(graph))
+
+
 def flat_graph(
-    adapter: Adapter, edge_index: Tensor, edge_type: Tensor, num_nodes: int
+    adapter: Adapter, edge_index: Tensor, edge_type: Tensor | None, num_nodes: int
 ) -> HeteroGraph:
-    """The graph of edge tensors, in the direction that messages go.
+    """The graph of edge tensors, in the direction that messages go; without types all are of one.
 
     Raises:
         GraphError: The edges are no graph.
@@ -140,7 +153,8 @@ def flat_graph(
             num_etypes=relations,
         )
     except GraphError:
-        check_edge_tensors(edge_index, edge_type, num_nodes, relations)
+        types = edge_index.new_zeros(edge_index.shape[1]) if edge_type is None else edge_type
+        check_edge_tensors(edge_index, types, num_nodes, relations)
         raise
 
 
@@ -212,9 +226,9 @@ def _read_flat(
 
 def read_edges(edges: object, edge_type: object) -> tuple[Tensor, Tensor] | Unsupported:
     """An edge_index [2, E] and an edge_type [E] of integers, or why they are none."""
-    edges = _unwrapped(edges)
-    if (reason := _edge_refusal("edge_index", edges)) is not None:
-        return Unsupported(reason)
+    edge_index = read_edge_index(edges)
+    if isinstance(edge_index, Unsupported):
+        return edge_index
     edge_type = _unwrapped(edge_type)
     if not isinstance(edge_type, Tensor) or edge_type.dtype not in _INTEGERS:
         return Unsupported(
@@ -222,8 +236,16 @@ def read_edges(edges: object, edge_type: object) -> tuple[Tensor, Tensor] | Unsu
         )
     if (reason := _wrapped("edge_type", edge_type)) is not None:
         return Unsupported(reason)
+    return edge_index, edge_type
+
+
+def read_edge_index(edges: object) -> Tensor | Unsupported:
+    """An edge_index [2, E] of integers, or why it is none."""
+    edges = _unwrapped(edges)
+    if (reason := _edge_refusal("edge_index", edges)) is not None:
+        return Unsupported(reason)
     assert isinstance(edges, Tensor)
-    return edges, edge_type
+    return edges
 
 
 def _read_hetero(adapter: Adapter, x: object, edges: object) -> LayerCall | Unsupported:
@@ -252,14 +274,14 @@ def _read_hetero(adapter: Adapter, x: object, edges: object) -> LayerCall | Unsu
     return LayerCall(adapter, x, found) if reason is None else Unsupported(reason)
 
 
-def feature_refusal(name: str, x: Tensor) -> str | None:
-    """Why rows cannot be read, or None."""
+def feature_refusal(name: str, x: Tensor, dims: int | None = 2) -> str | None:
+    """Why rows of that many axes (None: any) cannot be read, or None."""
     if x.is_nested:
         return f"{name} is a nested tensor: only float32 tensors [N, width] are supported"
     is_float = x.dtype is torch.float32 or (
         x.dtype in _HALVES and torch.is_autocast_enabled(x.device.type)
     )
-    if x.layout is not torch.strided or not is_float or x.dim() != 2:
+    if x.layout is not torch.strided or not is_float or x.dim() != (dims or x.dim()):
         return f"{name} is {_kind(x)}: only float32 tensors [N, width] are supported"
     return _wrapped(name, x)
 
@@ -309,10 +331,10 @@ def _concatenated(x_dict: Mapping[str, Tensor], graph: HeteroGraph, width: int) 
     parts = [x_dict[name] for name in graph.ntype_names if name in x_dict]
     if not parts:
         return torch.empty(0, width, dtype=torch.float32, device=graph.device)
-    return _joined(parts)
+    return joined(parts)
 
 
-def _joined(parts: list[Tensor]) -> Tensor:
+def joined(parts: list[Tensor]) -> Tensor:
     """The rows of all parts: a view where they lie one after the other, as views of one tensor do.
 
     So do the results of a layer before this one.

@@ -45,6 +45,14 @@ def unfit_for_narrow(kernel: Kernel) -> Iterator[str]:
     yield from _added_to(body)
 
 
+def product_rows(kernel: Kernel) -> Iterator[tuple[str, tuple[int, int]]]:
+    """The rows that a product reads and writes, each with its heads and their width."""
+    if isinstance(kernel, Gemm):
+        yield kernel.x.buffer, (kernel.heads, kernel.k)
+        if not kernel.tail:
+            yield kernel.out, (kernel.heads, kernel.n)
+
+
 def _added_to(body: tuple[Stmt, ...]) -> Iterator[str]:
     for statement in statements(body):
         match statement:
@@ -69,6 +77,12 @@ def check_narrow(launch: Launch) -> None:
         if buffer.scratch:
             raise KernelError(f"{place}: scratch stays in cache: make it float32")
     for kernel in launch.kernels:
+        for name, shape in product_rows(kernel):
+            if name in narrow and not may_be_narrow(shape):
+                raise KernelError(
+                    f"buffer {name!r} of bfloat16: a product of heads that are {shape[1]} wide "
+                    f"crosses halves of {_HALF}: make it float32"
+                )
         for name in unfit_for_narrow(kernel):
             if name in narrow:
                 raise KernelError(

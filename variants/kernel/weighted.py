@@ -13,6 +13,7 @@ from hetune.variants.kernel.nodes import (
     Init,
     Inner,
     Read,
+    Rows,
     Stmt,
     Update,
     Write,
@@ -59,6 +60,13 @@ def pair_loop(loop: ForEach, share: str) -> bool:
     sums = weighted_sums(edges[0].body, share) if len(edges) == 1 else None
     known = set(sums or ()) == set(inits) == set(stores)
     return loop.rows.space is Space.DST_PAIR and bool(sums) and known
+
+
+def edges_of(loop: ForEach) -> list[Rows]:
+    """The edges that a loop of sums walks."""
+    if loop.rows.space is Space.EDGE:
+        return [loop.rows]
+    return [s.rows for s in loop.body if isinstance(s, ForEach)]
 
 
 def _degree(expr: Expr, degrees: Mapping[str, int]) -> int:

@@ -89,15 +89,23 @@ class ProgramChoices:
 
 @dataclass(frozen=True, slots=True)
 class PlanChoices:
-    """What a plan is: a program's choices, and the form that it is lowered in."""
+    """What a plan is.
+
+    Attributes:
+        program: A program's choices.
+        form: What it is lowered in.
+        narrow: Whether the tables that edges read are of bfloat16.
+    """
 
     program: ProgramChoices = ProgramChoices()
     form: LoweringForm = LoweringForm.FUSED
+    narrow: bool = False
 
     @property
     def id(self) -> str:
         """Stable and readable, such as ``"hybrid+weights-first+separate-sums"``."""
-        return f"{self.program.id}+{self.form}" if self.form else self.program.id
+        parts = (self.program.id, self.form, "bf16" if self.narrow else "")
+        return "+".join(part for part in parts if part)
 
     @property
     def is_special(self) -> bool:
@@ -110,9 +118,8 @@ class PlanChoices:
         if not side or not self.program.is_hybrid:
             return self
         # At sources products are apart from sums in any form.
-        return PlanChoices(
-            self.program.on(side), LoweringForm.FUSED if side == "src" else self.form
-        )
+        form = LoweringForm.FUSED if side == "src" else self.form
+        return replace(self, program=self.program.on(side), form=form)
 
 
 @dataclass(frozen=True, slots=True)

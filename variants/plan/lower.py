@@ -34,6 +34,7 @@ from hetune.variants.plan.body import Body
 from hetune.variants.plan.facts import constants, degrees, reordered_features, with_degrees
 from hetune.variants.plan.groups import by_rule
 from hetune.variants.plan.launches import form_launches, with_scratch
+from hetune.variants.plan.narrow import narrowed
 from hetune.variants.plan.nodes import BufferView, Plan
 from hetune.variants.plan.products import biased_product, product
 from hetune.variants.plan.terms import SumTerm, TermKind, terms_of
@@ -62,6 +63,7 @@ def lower(
     fuse_sums: bool = True,
     separate_products: bool = False,
     one_pass: bool = False,
+    narrow: bool = False,
 ) -> Plan:
     """Turns a verified program into a plan, whose launches are those that run.
 
@@ -74,6 +76,7 @@ def lower(
             by relation, rather than block by block: each weight is then loaded once, and their
             results are kept (which suits thousands of relations).
         one_pass: Whether softmaxes take in the sums that they weight on CPUs, too.
+        narrow: Whether tables that edges read are stored as bfloat16.
 
     Raises:
         ProgramError: It has a group without a rule, or no kernel computes it yet.
@@ -81,7 +84,7 @@ def lower(
     if reason := limitation(program):
         raise ProgramError(f"no kernel computes the program {program.name!r} yet: {reason}")
     program = with_degrees(by_rule(by_columns(program)))
-    return Lowering(program, fuse_sums, separate_products).plan(device, one_pass)
+    return Lowering(program, fuse_sums, separate_products).plan(device, one_pass, narrow)
 
 
 _REDUCTIONS = {"max": "maximum", "min": "minimum"}
@@ -110,7 +113,7 @@ class Lowering:
             self._buffers[let.name] = let.type
         self.given: Set[str] = frozenset(self._buffers)
 
-    def plan(self, device: Device, one_pass: bool) -> Plan:
+    def plan(self, device: Device, one_pass: bool, narrow: bool) -> Plan:
         """Lowers everything that the result needs."""
         result = self.buffer(self.program.result)
         if self._views.get(result, result) in self.given:
@@ -120,10 +123,14 @@ class Lowering:
         )
         kept = self.given | {self._views.get(result, result)}
         apart = with_scratch(launches, self._views, kept)
+        if narrow:
+            apart = narrowed(apart, self._views, self.given, self._views.get(result, result))
         launches = tuple(fused(launch, device, one_pass) for launch in apart)
-        scratch = {buffer.scratch for launch in launches for buffer in launch.buffers}
-        used = {buffer.name for launch in launches for buffer in launch.buffers}
-        used |= {self._views.get(name, name) for name in used}
+        buffers = {buffer.name: buffer for launch in launches for buffer in launch.buffers}
+        scratch = {buffer.scratch for buffer in buffers.values()}
+        used = {self._views.get(name, name) for name in buffers} | set(buffers)
+        copies = {name: each.type for name, each in buffers.items() if name not in self._buffers}
+        elements = {self._views.get(name, name): each.element for name, each in buffers.items()}
         reordered = {param.name for param in reordered_features(self.program)}
         return Plan(
             self.program,
@@ -132,8 +139,8 @@ class Lowering:
             launches,
             apart if device == "cpu" else launches,
             tuple(
-                Buffer(name, kind)
-                for name, kind in self._buffers.items()
+                Buffer(name, kind, element=elements[name])
+                for name, kind in (self._buffers | copies).items()
                 if name in used - scratch - (self.given - reordered) and name not in self._views
             ),
             self._views.get(result, result),

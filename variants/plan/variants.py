@@ -11,6 +11,7 @@ from types import MappingProxyType
 from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Gemm, Schedule, SegmentSum
+from hetune.variants.kernel.precision import Precision
 from hetune.variants.kernel.text import show_schedule
 from hetune.variants.plan.alternatives import alternatives
 from hetune.variants.plan.choices import Choices, LoweringForm, PlanChoices
@@ -65,15 +66,19 @@ class Variant:
 
 
 @functools.lru_cache(maxsize=256)
-def variants_of(program: Program, device: Device) -> tuple[Variant, ...]:
+def variants_of(
+    program: Program, device: Device, precision: Precision = "float32"
+) -> tuple[Variant, ...]:
     """The promoted variants of a layer's program for a device, in a stable order.
+
+    With a precision of bf16, those that store tables so come after all that do not.
 
     A GPU has schedules of its own, and no plans for special graphs: products are separate there
     anyway, and scores on edges were not tried.
     """
     return tuple(
         _variant(Choices(choices, schedule), plan, schedule)
-        for choices, plan in plans_of(program, device).items()
+        for choices, plan in plans_of(program, device, precision).items()
         for schedule in _schedules_of(choices, device)
     )
 
@@ -95,8 +100,13 @@ def device_of(variants: Sequence[Variant]) -> Device:
 
 
 @functools.lru_cache(maxsize=256)
-def plans_of(program: Program, device: Device) -> dict[PlanChoices, Plan]:
+def plans_of(
+    program: Program, device: Device, precision: Precision = "float32"
+) -> dict[PlanChoices, Plan]:
     """The plans that no other one beats whatever the graph, and the program as it is written."""
+    if precision == "bf16" and device == "cpu":
+        wide = plans_of(program, device)
+        return wide | _narrow_plans(wide)
     plans: dict[PlanChoices, Plan] = {}
     for alternative in alternatives(program):
         choices, plan = PlanChoices(alternative.choices), lower(alternative.program, device)
@@ -112,6 +122,22 @@ def plans_of(program: Program, device: Device) -> dict[PlanChoices, Plan]:
             )
         plans |= forms
     return undominated(plans, kept=(PlanChoices(),))
+
+
+def _narrow_plans(plans: Mapping[PlanChoices, Plan]) -> dict[PlanChoices, Plan]:
+    """Those that have tables to store as bfloat16, with these so."""
+    found: dict[PlanChoices, Plan] = {}
+    for choices, plan in plans.items():
+        narrow = lower(
+            plan.program,
+            fuse_sums=choices.form is LoweringForm.FUSED,
+            separate_products=choices.form is LoweringForm.SEPARATE_PRODUCTS,
+            one_pass=choices.form is LoweringForm.ONE_PASS,
+            narrow=True,
+        )
+        if narrow.launches != plan.launches:
+            found[replace(choices, narrow=True)] = narrow
+    return found
 
 
 def _separate_sums(program: Program, device: Device) -> tuple[LoweringForm, Plan]:

@@ -12,9 +12,15 @@ from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.errors import InputError, VariantError
+from hetune.variants.kernel.precision import Precision
+
+_ON_GPU = {"float32": "ieee", "bf16": "bf16"}
+"""What products are computed in there."""
 
 
-def backend_of(module: nn.Module, backend: str | Backend | None) -> Backend:
+def backend_of(
+    module: nn.Module, backend: str | Backend | None, precision: Precision = "float32"
+) -> Backend:
     """The backend that was named, or else the one for where the module's parameters are.
 
     Raises:
@@ -24,20 +30,20 @@ def backend_of(module: nn.Module, backend: str | Backend | None) -> Backend:
     if not isinstance(module, nn.Module):
         raise InputError(f"{type(module).__name__} is no torch.nn.Module: give it a layer")
     if backend is None:
-        return backend_for(parameter.device for parameter in module.parameters())
-    return backend_named(backend)
+        return backend_for((parameter.device for parameter in module.parameters()), precision)
+    return backend_named(backend, precision)
 
 
-def backend_for(devices: Iterable[torch.device]) -> Backend:
+def backend_for(devices: Iterable[torch.device], precision: Precision = "float32") -> Backend:
     """The backend for a module whose parameters are on these devices.
 
     That is Triton if one of them is a GPU, else C++.
     """
     on_gpu = any(device.type == "cuda" for device in devices)
-    return TritonBackend() if on_gpu else CppBackend()
+    return TritonBackend(_ON_GPU[precision]) if on_gpu else CppBackend()
 
 
-def backend_named(backend: str | Backend) -> Backend:
+def backend_named(backend: str | Backend, precision: Precision = "float32") -> Backend:
     """The backend of that name; a backend is its own.
 
     Raises:
@@ -49,7 +55,7 @@ def backend_named(backend: str | Backend) -> Backend:
         case "torch":
             return TorchBackend()
         case "triton":
-            return TritonBackend()
+            return TritonBackend(_ON_GPU[precision])
         case str(name):
             raise VariantError(f"no backend {name!r}: take 'cpp', 'torch' or 'triton'")
     return backend

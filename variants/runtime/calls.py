@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.kernel.precision import Precision
 from hetune.variants.plan.sides import default_variant
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.choice import Choice, Chosen, choose, chosen, contenders
@@ -49,6 +50,7 @@ class Policy:
         explore: Whether live calls try the variants between which predictions cannot tell.
         cuda_graph: Whether a GPU's runs are replayed as one CUDA graph; chosen along with the
             variant if None.
+        precision: What the layer may store tables in.
     """
 
     estimator: CostEstimator
@@ -56,6 +58,7 @@ class Policy:
     expected_runs: float | None = None
     explore: bool = False
     cuda_graph: bool | None = None
+    precision: Precision = "float32"
 
     def limited(self, memory_limit: int | None) -> Policy:
         """The same with a limit of its own; itself if None."""

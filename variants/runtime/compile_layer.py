@@ -9,6 +9,7 @@ from torch import nn
 from hetune.variants.backends.base import Backend
 from hetune.variants.graph.vocabulary import VocabularyLike, vocabulary_of
 from hetune.variants.kernel.device import Device
+from hetune.variants.kernel.precision import Precision, check_precision
 from hetune.variants.runtime.backends import backend_of
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.choice import check_demands
@@ -28,6 +29,7 @@ def compile_layer(
     explore: bool = False,
     cuda_graph: bool | None = None,
     vocabulary: VocabularyLike | None = None,
+    precision: Precision | None = None,
     sharing: LayerSharing | None = None,
 ) -> CompiledLayer:
     """Compiles a layer as `hetune.compile` does.
@@ -36,7 +38,9 @@ def compile_layer(
     model share.
     """
     check_demands(memory_limit, expected_runs)
-    runs = _backend(module, backend)
+    if precision is None:
+        precision = module._policy.precision if isinstance(module, CompiledLayer) else "float32"
+    runs = _backend(module, backend, check_precision(precision))
     if isinstance(module, CompiledLayer):
         before = module._policy
         if runs.target == module._runs.backend.target:
@@ -49,13 +53,15 @@ def compile_layer(
     if cuda_graph is None and runs.target == "cpu":
         cuda_graph = False
     estimator = estimator or default_estimator(runs.target)
-    policy = Policy(estimator, memory_limit, expected_runs, explore, cuda_graph)
+    policy = Policy(estimator, memory_limit, expected_runs, explore, cuda_graph, precision)
     return CompiledLayer(module, runs, policy, vocabulary_of(vocabulary), sharing)
 
 
-def _backend(module: nn.Module, backend: str | Backend | None) -> Backend:
-    if backend is None and isinstance(module, CompiledLayer):
+def _backend(module: nn.Module, backend: str | Backend | None, precision: Precision) -> Backend:
+    is_alike = isinstance(module, CompiledLayer) and module._policy.precision == precision
+    if backend is None and is_alike:
+        assert isinstance(module, CompiledLayer)
         devices = {parameter.device for parameter in module.parameters()}
         if not any(map(module._runs.backend.refusal, devices)):
             return module._runs.backend
-    return backend_of(module, backend)
+    return backend_of(module, backend, precision)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from hetune.variants.backends.base import Backend
 from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import InputError, VariantError
-from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
+from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported, is_wrapper
 from hetune.variants.frontend.autocast import Autocast, cast
 from hetune.variants.frontend.call import Call
 from hetune.variants.frontend.calls import read_call
@@ -34,6 +34,7 @@ from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.runtime.first_sight import FirstSight
 from hetune.variants.runtime.float32_range import OUTGROWN, OutgrownError, Overflow, may_differ
 from hetune.variants.runtime.graph_break import outside_of_graphs
+from hetune.variants.runtime.graph_ops import GraphCalls
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.layer_sharing import LayerSharing
 from hetune.variants.runtime.layer_status import LastCall, LayerStatus
@@ -72,9 +73,11 @@ class CompiledLayer(ModuleWrapper):
         self._weights, self._graphs, self._autocast = WeightCache(), GraphCache(), Autocast()
         self._sharing, self._last = sharing or LayerSharing(), LastCall()
         self._first_sight: FirstSight | None = None
+        self._graph_calls: GraphCalls | None = None
         self.training = module.training
         self.module = module
-        if isinstance(found := self._adapted(), Unsupported):
+        found = self._adapted()
+        if isinstance(found, Unsupported) and not found.needs_call:
             self._sharing.warn(module, found.reason)
 
     @property
@@ -88,22 +91,24 @@ class CompiledLayer(ModuleWrapper):
         if isinstance(adapter := self._adapted(), Adapter):
             order_of(adapter, graph, mend)
 
-    def _adapted(self) -> Adapter | Unsupported:
-        """The module's adapter, made as soon as its state allows it."""
+    def _adapted(self, call: Arguments | None = None) -> Adapter | Unsupported:
+        """The module's adapter, made as soon as its state, or a call's arguments, allow it."""
         if self._adapter is not None:
             return self._adapter
         compiler = Compiler(self._runs.backend)
-        adapter = compiler.trace(self.module, self.vocabulary)
+        adapter = compiler.trace(self.module, self.vocabulary, call)
         if isinstance(adapter, Unsupported):
             return adapter
-        variants = compiler.schedule(adapter.program)
+        variants = compiler.schedule(adapter.program, self._policy.precision)
         self._promoted = {variant.id: variant for variant in variants}
         self._adapter, self._graphs = adapter, self._sharing.graphs(adapter)
+        if adapter.read is not None:
+            return adapter
+        self._graph_calls = GraphCalls(adapter, self._run)
         if self._policy.is_free and self._runs.backend.name == "cpp":
             self._first_sight = FirstSight(adapter, self._graphs)
         return adapter
 
-    @outside_of_graphs("hetune's layers are compiled already: they stay outside of torch's graphs")
     def forward(
         self,
         *args: Any,
@@ -130,6 +135,27 @@ class CompiledLayer(ModuleWrapper):
             VariantError: No variant has this id.
             MemoryLimitError: No variant fits the limit, or this one does not.
         """
+        if torch.compiler.is_dynamo_compiling():
+            if torch.compiler.is_exporting():
+                return self.module(*args, **kwargs)
+            is_free = variant is None and memory_limit is None and out is None
+            found = self._graph_calls.call(args, kwargs) if is_free and self._graph_calls else None
+            if found is not None:
+                return found
+        return self._run(args, kwargs, variant, memory_limit, out)
+
+    @outside_of_graphs(
+        "hetune's layers are operators in torch's graphs where they are called with tensors or "
+        "dictionaries, under torch.no_grad(), and without options: this call stays outside"
+    )
+    def _run(
+        self,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        variant: str | None = None,
+        memory_limit: int | None = None,
+        out: Tensor | None = None,
+    ) -> Any:
         is_free = variant is None and memory_limit is None and out is None
         first_sight = self._first_sight if is_free else None
         if first_sight and first_sight.is_left_to_module(self.module, args, kwargs):
@@ -195,8 +221,10 @@ class CompiledLayer(ModuleWrapper):
                 if tell is not None:
                     tell(math.inf)
                 raise
-            read = (*inputs.values(), *weights.tensors.values())
-            if not weights.fit or (overflow.happened and may_differ(result, read)):
+            if not weights.fit or (
+                overflow.happened
+                and may_differ(result, (*inputs.values(), *weights.tensors.values()))
+            ):
                 raise OutgrownError(variant or chosen.variant.id)
         return cast(call.result(graph, (result,)), dtypes)
 
@@ -298,7 +326,7 @@ class CompiledLayer(ModuleWrapper):
     def _prepare(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[Adapter, Call] | Unsupported:
-        adapter = self._adapted()
+        adapter = self._adapted((args, kwargs))
         if isinstance(adapter, Unsupported):
             return adapter
         if adapter.module is not self.module:

@@ -80,9 +80,8 @@ class GraphCache:
             GraphError: The edges are no graph.
             InputError: The graph does not fit the module.
         """
-        if not call.tensors:
-            return call.graph()
-        return self.graph(call.tensors, call.others, call.graph)
+        tensors = call.tensors
+        return self.graph(tensors, call.others, call.graph) if tensors else call.graph()
 
     def holds(self, tensors: Sequence[Tensor], others: tuple[object, ...]) -> bool:
         """Whether there is a graph of these tensors, which may have been written to since."""

@@ -18,13 +18,14 @@ from hetune.variants.graph.lazy_tensors import is_lazy
 from hetune.variants.graph.streams import synchronize
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.gpu_schedule import AnySchedule
+from hetune.variants.kernel.nodes import Element
 from hetune.variants.plan.facts import reordered_features
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import ALL_EDGES
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.float32_range import Overflow
 from hetune.variants.runtime.memory import ELEMENT, Layout, copied_bytes, layout_of
-from hetune.variants.runtime.plan_inputs import checked_rows, constants_of, edge_order
+from hetune.variants.runtime.plan_inputs import RowCheck, constants_of, edge_order
 from hetune.variants.runtime.seen import SeenTensor
 from hetune.variants.runtime.workspace import Workspace
 
@@ -54,7 +55,7 @@ class Executable:
         self.layout: Layout = layout_of(plan, schedules, domain)
         self._domain = domain
         params = plan.program.params
-        self._features = tuple(param for param in params if param.role == "feature")
+        self._features = tuple(RowCheck(p, domain) for p in params if p.role == "feature")
         self._given = tuple(param.name for param in params if param.role == "constant")
         self._constants = {} if self._given else constants_of(plan, domain)
         self._kept: dict[tuple[int, ...], _KeptConstants] = {}
@@ -139,8 +140,7 @@ class Executable:
         Raises:
             InputError: A tensor's dtype, shape or device does not fit.
         """
-        domain = self._domain
-        return {p.name: checked_rows(p, features[p.name], domain) for p in self._features}
+        return {check.name: check(features[check.name]) for check in self._features}
 
     def constants(self, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """What launches read of the program's constants, to be passed to `run` with the weights.
@@ -188,7 +188,9 @@ class Executable:
             if buffer.name in self.layout.offsets:
                 start = self.layout.offsets[buffer.name] // ELEMENT
                 rows = self._domain.buffer_rows(buffer.type)
-                flat = arena[start : start + rows * buffer.type.width]
+                flat = arena[start : start + rows * buffer.row_bytes // ELEMENT]
+                if buffer.element is Element.BFLOAT16:
+                    flat = flat.view(torch.bfloat16)
                 temporaries[buffer.name] = flat.view(rows, *buffer.type.shape)
         return temporaries
 

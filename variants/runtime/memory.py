@@ -98,7 +98,7 @@ def lay_out(
     Largest first, which keeps the arena within a few percent of the true peak in practice.
     """
     spans = _spans(plan)
-    size = {b.name: rows(b.type) * b.type.width * ELEMENT for b in plan.temporaries}
+    size = {b.name: rows(b.type) * b.row_bytes for b in plan.temporaries}
     placed: list[tuple[Buffer, int]] = []
     offsets: dict[str, int] = {}
     for buffer in sorted(plan.temporaries, key=lambda b: (-size[b.name], b.name)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping
 from typing import NamedTuple
 
@@ -109,24 +108,40 @@ def _check_rows(param: Param, value: Tensor, graph: HeteroGraph) -> None:
         )
 
 
-def checked_rows(param: Param, rows: Tensor, domain: Domain) -> Tensor:
-    """What was given for a feature or constant, contiguous float32 [rows, *row shape].
+class RowCheck:
+    """Checks what is given for a feature or constant on a graph.
 
-    Raises:
-        InputError: A tensor's dtype, shape or device does not fit.
+    Args:
+        param: The feature or constant.
+        domain: The graph.
+
+    Attributes:
+        name: The param's.
     """
-    expected, device = (domain.buffer_rows(param.type), *param.type.shape), domain.place
-    if rows.dtype != torch.float32 or rows.device != device:
-        raise InputError(
-            f"{param.name} is {rows.dtype} on {rows.device}: what is compiled for this "
-            f"graph takes float32 on {device}; convert it with .float() and .to()"
-        )
-    if rows.numel() != math.prod(expected):
-        raise InputError(
-            f"{param.name} has shape {tuple(rows.shape)} but the graph and the layer need "
-            f"{expected}: give one row for every row of the graph"
-        )
-    return materialized(rows).view(expected)
+
+    def __init__(self, param: Param, domain: Domain) -> None:
+        self.name, self._device = param.name, domain.place
+        self._shape = torch.Size((domain.buffer_rows(param.type), *param.type.shape))
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """The rows, contiguous float32 [rows, *row shape].
+
+        Raises:
+            InputError: A tensor's dtype, shape or device does not fit.
+        """
+        if rows.dtype is not torch.float32 or rows.device != self._device:
+            raise InputError(
+                f"{self.name} is {rows.dtype} on {rows.device}: what is compiled for this "
+                f"graph takes float32 on {self._device}; convert it with .float() and .to()"
+            )
+        if rows.shape != self._shape:
+            if rows.numel() != self._shape.numel():
+                raise InputError(
+                    f"{self.name} has shape {tuple(rows.shape)} but the graph and the layer need "
+                    f"{tuple(self._shape)}: give one row for every row of the graph"
+                )
+            rows = rows.reshape(self._shape)
+        return materialized(rows)
 
 
 def edge_order(domain: Domain) -> Tensor | None:
@@ -152,7 +167,7 @@ def constants_of(
     made: dict[str, Tensor] = {}
     for param in plan.program.params:
         if param.role == "constant":
-            rows = checked_rows(param, (given or {})[param.name], domain)
+            rows = RowCheck(param, domain)((given or {})[param.name])
             if param.type.space is Space.EDGE and (order := edge_order(domain)) is not None:
                 rows = rows.index_select(0, order)
             made[param.name] = rows

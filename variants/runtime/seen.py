@@ -29,7 +29,7 @@ class SeenTensor:
         self, tensor: Tensor, forget: Callable[[weakref.ref[Tensor]], None] | None = None
     ) -> None:
         self.reference = weakref.ref(tensor, forget)
-        self._version = _version(tensor)
+        self._version = None if tensor.is_inference() else tensor._version
         self._place = _place(tensor)
         is_plain = type(tensor) is Tensor and tensor.device.type == "cpu"
         self._sample = sample_of(tensor.detach()) if is_plain else None
@@ -37,15 +37,15 @@ class SeenTensor:
 
     def is_now(self, tensor: Tensor) -> bool:
         """Whether this is the tensor, unchanged as far as can be seen."""
-        is_same = self.reference() is tensor and self._place == _place(tensor)
-        return is_same and self._version == _version(tensor) and self._elements == self._read()
+        if self.reference() is not tensor or self._place != _place(tensor):
+            return False
+        is_counted = self._version is not None
+        if is_counted and self._version != tensor._version:
+            return False
+        return self._elements == self._read()
 
     def _read(self) -> bytes:
         return b"" if self._sample is None else self._sample.tobytes()
-
-
-def _version(tensor: Tensor) -> int:
-    return -1 if tensor.is_inference() else tensor._version
 
 
 def _place(tensor: Tensor) -> object:

@@ -12,6 +12,7 @@ from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.kernel.precision import Precision
 from hetune.variants.plan.variants import Variant
 from hetune.variants.program.interpret import interpret
 from hetune.variants.runtime.compile_layer import compile_layer
@@ -19,6 +20,8 @@ from hetune.variants.runtime.compiled import CompiledLayer
 
 TOLERANCE = 1e-5
 """Largest relative error of a float32 variant."""
+NARROW_TOLERANCE = 1e-2
+"""That of a variant that stores tables as bfloat16."""
 
 
 def features(module: nn.Module, graph: HeteroGraph, seed: int = 0) -> Tensor:
@@ -58,6 +61,7 @@ def check_variants(
     keep: Callable[[Variant], bool] = lambda variant: True,
     seed: int = 0,
     x: Tensor | None = None,
+    precision: Precision = "float32",
 ) -> int:
     """Runs the variants of a supported module and compares them with float64 oracles.
 
@@ -72,6 +76,7 @@ def check_variants(
         keep: Which variants to run.
         seed: Of the features.
         x: Features [N, width] to take instead.
+        precision: What the layer may store tables in.
 
     Returns:
         How many variants ran.
@@ -81,7 +86,7 @@ def check_variants(
     """
     x = features(module, graph, seed) if x is None else x
     oracles = [interpreted(module, x, graph), *expected]
-    layer = compile_layer(module, backend=backend)
+    layer = compile_layer(module, backend=backend, precision=precision)
     kept = [variant for variant in layer._promoted.values() if keep(variant)]
     wrong: list[str] = []
     for variant in kept:
@@ -95,7 +100,7 @@ def check_variants(
             wrong.append(f"{variant.id}: {error}")
             continue
         most = max(relative_error(found, oracle) for oracle in oracles)
-        if not most <= TOLERANCE:
+        if not most <= (NARROW_TOLERANCE if variant.choices.plan.narrow else TOLERANCE):
             wrong.append(f"{variant.id}: relative error {most:.2e}")
     if wrong or not kept:
         raise AssertionError("; ".join(wrong) or "no variant ran")

@@ -250,8 +250,8 @@ class _Generator:
         fitting = [n for n, s in values.items() if _inner_shape(values[x], s) is not None]
         if 0.5 <= kind < 0.6 and values[x]:
             axis, fn = rng.randrange(len(values[x])), rng.choice(FOLDS)
-            shape = values[x][:axis] + values[x][axis + 1 :]
-            return [self._define(scopes, Def(self._name("v"), shape, FoldAxis(x, axis, fn)))]
+            rest = values[x][:axis] + values[x][axis + 1 :]
+            return [self._define(scopes, Def(self._name("v"), rest, FoldAxis(x, axis, fn)))]
         if kind < 0.5 and fitting:
             y = rng.choice(fitting)
             shape = _inner_shape(values[x], values[y])

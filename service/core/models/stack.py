@@ -32,7 +32,8 @@ from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.frontend.program_layer import ProgramLayer
 from hetune.variants.graph.vocabulary import Vocabulary, VocabularyLike
 from hetune.variants.program.labeled import LabeledProgram
-from hetune.variants.program.nodes import Space
+from hetune.variants.program.nodes import Program, Space
+from hetune.variants.program.text import show_param
 from hetune.variants.runtime.compiled import CompiledLayer
 
 _SHOWN = 8
@@ -122,6 +123,7 @@ def _program_layer(
     layer: ProgramDocument, width: int, description: ModelDescription
 ) -> ProgramLayer:
     labeled = LabeledProgram.parse(layer.program)
+    _check_served(labeled.program)
     if (labeled.d_in, labeled.d_out) != (width, layer.out_channels):
         raise InputError(
             f"the program {labeled.label} takes rows of {labeled.d_in} and gives out rows of "
@@ -135,6 +137,21 @@ def _program_layer(
         if param.role == "weight"
     }
     return ProgramLayer(labeled.program, weights)
+
+
+def _check_served(program: Program) -> None:
+    """Raises `InputError` unless a program has one feature and one result, both of nodes."""
+    inputs = [param for param in program.params if param.role != "weight"]
+    kinds = [param.type.space for param in inputs], [param.role for param in inputs]
+    if kinds != ([Space.NODE], ["feature"]):
+        named = ", ".join(map(show_param, inputs)) or "none"
+        raise InputError(f"the program's inputs are {named}: those that are served have one, x")
+    spaces = [program.type_of(result).space for result in program.results]
+    if spaces != [Space.NODE]:
+        named = " and ".join(spaces)
+        raise InputError(
+            f"the program's results are rows of {named}: those that are served have one, of nodes"
+        )
 
 
 def _check_names(given: set[str], expected: set[str]) -> None:
@@ -174,6 +191,8 @@ def describe(
         if isinstance(given, CompiledLayer):
             known, given = known or given.vocabulary, given.module
         module = from_pyg(given) if type(given).__module__.startswith(_PYG) else given
+        if isinstance(module, ProgramLayer):
+            _check_served(module.program())
         if isinstance(module, RelationalLayer):
             name = "program" if isinstance(module, ProgramLayer) else module.kind
             layers.append({"layer": name, "out_channels": module.out_channels})

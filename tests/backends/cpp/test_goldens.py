@@ -11,6 +11,7 @@ from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.text import show_schedule
 from hetune.variants.registry.vectors import Vectors
 
+from .test_flat_softmax import ADDITIVE
 from .test_one_pass import ATTENTION
 
 AGGREGATE_FIRST = """
@@ -106,6 +107,7 @@ KERNELS = {
     "weighted-sum": (WEIGHTED_SUM, Schedule()),
     "softmax": (SOFTMAX, Schedule(unroll=1)),
     "last-product": (LAST_PRODUCT, Schedule()),
+    "flat-softmax": (ADDITIVE.format(h=2, d=32), Schedule()),
     "one-pass": (ATTENTION.format(h=2, d=32), Schedule()),
     "few-registers": (AGGREGATE_FIRST, fitted(Schedule(), Vectors(8, 16))),
 }

@@ -23,7 +23,7 @@ KEYWORDS = frozenset(
     short signed sizeof static static_assert static_cast struct switch template this thread_local
     throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t while
     xor xor_eq
-    Context EXPORT INLINE INLINE_LAMBDA NOINLINE NULL int32_t int64_t""".split()  # noqa: SIM905
+    Context bf16 EXPORT INLINE INLINE_LAMBDA NOINLINE NULL int32_t int64_t""".split()  # noqa: SIM905
 )
 """Words that are no names in C++20, and what the prelude and generated structs are made of."""
 

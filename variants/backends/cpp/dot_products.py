@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hetune.variants.backends.cpp.pieces import cut
-from hetune.variants.backends.cpp.target import Assign, Declare, For, Statement
+from hetune.variants.backends.cpp.target import Assign, Declare, Do, For, Statement
 from hetune.variants.backends.cpp.tile_row import TileRow, sum_text
+from hetune.variants.kernel.nodes import Element
 
 
 def dot_products(row: TileRow, lanes: int) -> list[Statement]:
@@ -57,8 +58,10 @@ def dot_products(row: TileRow, lanes: int) -> list[Statement]:
         body.append(Assign("total", row.scale, "*="))
     if gemm.bias:
         body.append(Assign("total", f"({row.bias})[{column}]", "+="))
-    out = f"({row.out})[{column}]"
-    body.append(Assign(out, "total", "+=" if gemm.accumulate else "="))
+    if row.element is Element.BFLOAT16:
+        body.append(Do(f"store({row.out}, {column}, total)"))
+    else:
+        body.append(Assign(f"({row.out})[{column}]", "total", "+=" if gemm.accumulate else "="))
     loop: Statement = For("int", "j", "0", f"{gemm.n}", tuple(body))
     if gemm.heads > 1:
         loop = For("int", "h", "0", f"{gemm.heads}", (loop,))

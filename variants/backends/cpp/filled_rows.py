@@ -7,7 +7,7 @@ from hetune.variants.backends.cpp.operand import LINE
 from hetune.variants.backends.cpp.rows import block_range
 from hetune.variants.backends.cpp.tail import Tail
 from hetune.variants.backends.cpp.target import Assign, Comment, Declare, Do, For, If, Statement
-from hetune.variants.kernel.nodes import Gemm, Launch, Schedule
+from hetune.variants.kernel.nodes import Element, Gemm, Launch, Schedule
 from hetune.variants.program.nodes import End, Space
 
 
@@ -23,8 +23,11 @@ def filled_rows(
         zeros = () if bias else (Declare("static const float", f"zeros[{width}]", "{}"),)
         finish = (*zeros, tail.call("n", bias or "zeros"))
     else:
-        to = f"({args.buffer(gemm.out)} + int64_t(n) * {width})[j]"
-        fill = Assign(to, f"({bias})[j]" if bias else "0")
+        to = f"{args.buffer(gemm.out)} + int64_t(n) * {width}"
+        value = f"({bias})[j]" if bias else "0"
+        fill: Statement = Assign(f"({to})[j]", value)
+        if launch.buffer(gemm.out).element is Element.BFLOAT16:
+            fill = Do(f"store<float>({to}, j, {value})")
         finish = (For("int", "j", "0", f"{width}", (fill,)),)
     ends = args.index("", "indptr" if gemm.only is End.DST else "csc_indptr")
     without = If(f"{ends}[n] == {ends}[n + 1]", finish)

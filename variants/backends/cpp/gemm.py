@@ -9,7 +9,7 @@ from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.cpp.dot_products import dot_products
 from hetune.variants.backends.cpp.filled_rows import filled_rows
 from hetune.variants.backends.cpp.operand import LINE, Operand, each_row
-from hetune.variants.backends.cpp.pieces import Piece, at
+from hetune.variants.backends.cpp.pieces import Piece, at, narrow_stores, pointer_type
 from hetune.variants.backends.cpp.rows import block_range
 from hetune.variants.backends.cpp.tail import Tail
 from hetune.variants.backends.cpp.target import (
@@ -30,6 +30,7 @@ from hetune.variants.backends.cpp.tiling import SHORT_ROWS, ColumnTiling, tiling
 from hetune.variants.backends.describe import describe_gemm
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import (
+    Element,
     Gemm,
     Launch,
     Schedule,
@@ -232,7 +233,9 @@ class GemmLowering:
             return ()
         if self.tail:
             return self.tail.touched()
-        return () if self.launch.buffer(self.gemm.out).scratch else ((self.gemm.out, True),)
+        out = self.launch.buffer(self.gemm.out)
+        is_apart = out.scratch or out.element is Element.BFLOAT16
+        return () if is_apart else ((self.gemm.out, True),)
 
     def _products(self, columns: ColumnTiling) -> list[Statement]:
         gemm = self.gemm
@@ -312,7 +315,9 @@ class GemmLowering:
         """Scale, bias and write one row of a tile; overlapping pieces read before they write."""
         gemm = self.gemm
         head = f"h * {gemm.n}" if gemm.heads > 1 else ""
-        body: list[Statement] = [Declare("float*", "out", sum_text(self.row.out, head, column))]
+        element = self.row.element
+        out = self.row.out if element is Element.BFLOAT16 else sum_text(self.row.out, head, column)
+        body: list[Statement] = [Declare(pointer_type(element), "out", out)]
         if gemm.scale:
             body.append(Declare("const float", "scale", self.row.scale))
         if gemm.bias:
@@ -326,6 +331,12 @@ class GemmLowering:
             if gemm.accumulate:
                 value += f" + load<{p.type}>({at('out', p.offset)})"
             body.append(Declare(f"const {p.type}", f"out_{p.offset}", value))
+        if element is Element.BFLOAT16:
+            values = [(p, f"out_{p.offset}") for p in pieces]
+            tile = sum(p.lanes for p in pieces) if column else 0
+            is_aligned = gemm.n % 32 == 0 and tile % 32 == 0
+            calls = narrow_stores("out", values, sum_text(head, column), is_aligned=is_aligned)
+            return [*body, *(Do(call) for call in calls)]
         body += [Do(f"store({at('out', p.offset)}, out_{p.offset})") for p in pieces]
         return body
 

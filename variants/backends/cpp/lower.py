@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hetune.variants.backends.cpp.abi import Arguments, ScratchSlot, Slot
+from hetune.variants.backends.cpp.flat_softmax import FlatSoftmax, softmax_across_edges
 from hetune.variants.backends.cpp.gemm import GemmLowering
 from hetune.variants.backends.cpp.one_pass import OnePass, softmax_in_one_pass
+from hetune.variants.backends.cpp.pieces import pointer_type
 from hetune.variants.backends.cpp.rows import (
     CHUNK_ROWS,
     StaticChunks,
@@ -28,7 +30,7 @@ from hetune.variants.backends.cpp.target import (
 from hetune.variants.backends.cpp.traversal import TraversalLowering
 from hetune.variants.backends.slots import BufferSlot
 from hetune.variants.kernel.blocks import is_node_blocked
-from hetune.variants.kernel.nodes import Gemm, Launch, Rows, Schedule, Traversal
+from hetune.variants.kernel.nodes import Gemm, Kernel, Launch, Rows, Schedule, Traversal
 from hetune.variants.kernel.passes.idle import leaves_out_idle
 from hetune.variants.kernel.passes.softmax_forms import expanded, three_passes
 from hetune.variants.program.nodes import Space
@@ -48,7 +50,7 @@ def lower(
         order, hubs = arguments.block_order(), arguments.count("hubs")
         chunks = replace(chunks, order=order, urgent=hubs)
     return TranslationUnit(
-        comment, _context(arguments), functions, _entry(arguments, chunks, calls)
+        comment, _context(launch, arguments), functions, _entry(launch, arguments, chunks, calls)
     )
 
 
@@ -64,8 +66,9 @@ def _by_blocks(
         name = f"kernel_{i}"
         calls.append(Do(f"{name}(c, block)"))
         original = given.kernels[i]
-        if isinstance(original, Traversal) and softmax_in_one_pass(original, schedule.lanes):
-            tiles = OnePass(
+        form = _moderate_form(original, given, schedule.lanes)
+        if isinstance(original, Traversal) and form is not None:
+            functions += form(
                 original,
                 name,
                 given,
@@ -73,9 +76,8 @@ def _by_blocks(
                 arguments,
                 node_blocked,
                 leaves_out_idle=i in idle,
-            )
-            functions += tiles.functions()
-            calls[-1] = If(f"!{name}_tiles(c, block)", (calls[-1],))
+            ).functions()
+            calls[-1] = If(f"!{name}_moderate(c, block)", (calls[-1],))
         lowered: GemmLowering | TraversalLowering
         if isinstance(kernel, Gemm):
             lowered = GemmLowering(kernel, name, launch, schedule, arguments, node_blocked)
@@ -91,6 +93,17 @@ def _by_blocks(
             )
         functions += lowered.functions()
     return tuple(functions), (*_own_scratch(launch, arguments), *calls)
+
+
+def _moderate_form(
+    kernel: Kernel, launch: Launch, lanes: int
+) -> type[FlatSoftmax] | type[OnePass] | None:
+    """How a softmax and its sums run if no score is large; None for three passes in any case."""
+    if not isinstance(kernel, Traversal):
+        return None
+    if softmax_across_edges(kernel, launch, lanes):
+        return FlatSoftmax
+    return OnePass if softmax_in_one_pass(kernel, lanes) else None
 
 
 def _own_scratch(launch: Launch, arguments: Arguments) -> list[Statement]:
@@ -125,21 +138,29 @@ def _blocks(launch: Launch, arguments: Arguments) -> str:
     return arguments.count("row_blocks")
 
 
-def _context(arguments: Arguments) -> Struct:
-    fields = [(_pointer_type(slot), name) for slot, name in arguments.pointers]
+def _context(launch: Launch, arguments: Arguments) -> Struct:
+    fields = [(_pointer_type(slot, launch), name) for slot, name in arguments.pointers]
     fields += [("int64_t", name) for _, name in arguments.counts]
     return Struct("what the launch is called with", "Context", tuple(fields))
 
 
-def _pointer_type(slot: Slot) -> str:
-    return "float*" if isinstance(slot, BufferSlot | ScratchSlot) else "const int32_t*"
+def _pointer_type(slot: Slot, launch: Launch) -> str:
+    match slot:
+        case BufferSlot(name):
+            return pointer_type(launch.buffer(name).element)
+        case ScratchSlot():
+            return "float*"
+    return "const int32_t*"
 
 
-def _entry(arguments: Arguments, chunks: StaticChunks, calls: tuple[Statement, ...]) -> Function:
+def _entry(
+    launch: Launch, arguments: Arguments, chunks: StaticChunks, calls: tuple[Statement, ...]
+) -> Function:
     body: list[Statement] = [Declare("Context", "c")]
     shared = any(isinstance(slot, ScratchSlot) for slot, _ in arguments.pointers)
     for i, (slot, name) in enumerate(arguments.pointers):
-        body.append(Assign(f"c.{name}", f"static_cast<{_pointer_type(slot)}>(pointers[{i}])"))
+        pointer = f"static_cast<{_pointer_type(slot, launch)}>(pointers[{i}])"
+        body.append(Assign(f"c.{name}", pointer))
     for i, (_, name) in enumerate(arguments.counts):
         body.append(Assign(f"c.{name}", f"counts[{i}]"))
     body.append(Declare("int64_t", "blocks", chunks.blocks))

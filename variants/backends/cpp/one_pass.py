@@ -48,6 +48,7 @@ from hetune.variants.kernel.nodes import (
     Update,
     Write,
 )
+from hetune.variants.kernel.weighted import edges_of
 from hetune.variants.program.nodes import Space
 
 _MOST_VECTORS = 20
@@ -69,6 +70,9 @@ def softmax_in_one_pass(traversal: Traversal, lanes: int) -> EdgeSoftmax | None:
     """The softmax of a traversal that is to run in one pass, if it can with vectors so wide."""
     for statement in traversal.body:
         if isinstance(statement, EdgeSoftmax) and statement.sums and statement.buffer:
+            summed = {rows for loop in statement.sums for rows in edges_of(loop)}
+            if summed != {part.rows for part in statement.scores}:
+                return None
             inits = [s for s in traversal.body if isinstance(s, Init)]
             groups = _groups(statement, inits)
             good = all(
@@ -130,7 +134,7 @@ class OnePass(TraversalLowering):
         return (
             Function(
                 f"{describe_traversal(self.traversal)}, if all scores are moderate",
-                f"NOINLINE bool {self.name}_tiles",
+                f"NOINLINE bool {self.name}_moderate",
                 ("const Context& c", "int64_t block"),
                 tuple(body),
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.cpp.parts import in_parts
-from hetune.variants.backends.cpp.pieces import Piece, at, cut
+from hetune.variants.backends.cpp.pieces import Piece, at, cut, loaded, pointer_type
 from hetune.variants.backends.cpp.rows import node_of, own_row
 from hetune.variants.backends.cpp.target import (
     Assign,
@@ -19,6 +19,7 @@ from hetune.variants.backends.cpp.target import (
 from hetune.variants.backends.cpp.values import apply
 from hetune.variants.kernel.nodes import (
     Direct,
+    Element,
     Gather,
     Gemm,
     Launch,
@@ -71,7 +72,7 @@ class Operand:
         All at once they would fill the buffers of what the caches wait for.
         """
         x = self.gemm.x
-        if isinstance(x, SegmentSum) or not self.has_lines:
+        if isinstance(x, SegmentSum) or not self.has_lines or self.is_narrow:
             return False
         return isinstance(x, Gather) or not self.launch.buffer(x.buffer).scratch
 
@@ -81,17 +82,28 @@ class Operand:
         return [Declare("const float*", "next[M]"), each_row(Assign("next[m]", pointer))]
 
     @property
+    def element(self) -> Element:
+        """What rows are made of where they lie."""
+        return self.launch.buffer(self.gemm.x.buffer).element
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether rows are widened before they are multiplied."""
+        return self.element is not Element.FLOAT32
+
+    @property
     def is_computed(self) -> bool:
         """Whether a tile computes its rows, into an array of its own."""
         x = self.gemm.x
-        return isinstance(x, SegmentSum) or (isinstance(x, Direct) and x.fn != "")
+        active = isinstance(x, Direct) and x.fn != ""
+        return isinstance(x, SegmentSum) or active or self.is_narrow
 
     def setup(self, row: str, array: str) -> list[Statement]:
         """Pointers to a tile's rows: ``row`` is its row m, ``array`` what arrays begin with."""
         gemm = self.gemm
         pointers = Declare("const float*", "x[M]")
         width = gemm.heads * gemm.k
-        if isinstance(gemm.x, Direct) and gemm.x.fn:
+        if self.is_computed and not isinstance(gemm.x, SegmentSum):
             return [
                 Declare(array, f"active[M][{width}]"),
                 For("int", "m", "0", "M", tuple(self._activate(gemm.x, row, width))),
@@ -116,11 +128,13 @@ class Operand:
         )
         return list(total)
 
-    def _activate(self, x: Direct, row: str, width: int) -> list[Statement]:
-        body: list[Statement] = [Declare("const float*", "raw", self._operand_pointer(row))]
+    def _activate(self, x: Direct | Gather, row: str, width: int) -> list[Statement]:
+        pointers = f"const {pointer_type(self.element)}"
+        body: list[Statement] = [Declare(pointers, "raw", self._operand_pointer(row))]
         for piece in cut(width, self.schedule.lanes):
-            raw = f"load<{piece.type}>({at('raw', piece.offset)})"
-            active = apply(x.fn, (raw,), x.const)
+            active = loaded(self.element, piece.type, "raw", piece.offset)
+            if isinstance(x, Direct) and x.fn:
+                active = apply(x.fn, (active,), x.const)
             body.append(Do(f"store<{piece.type}>({at('active[m]', piece.offset)}, {active})"))
         return body
 
@@ -175,7 +189,7 @@ class Operand:
             Declare("const int32_t", "begin", f"{pointer}[pair]"),
             Declare("const int32_t", "end", f"{pointer}[pair + 1]"),
         ]
-        if x.weight is None:
+        if x.weight is None and not self.is_narrow:
             one = f"return {self._edge_pointer(x, 'begin')}"
             body.append(If("end - begin == 1", (Do(one),)))
         body += [Scope(tuple(self._sum_tile(x, tile))) for tile in self._sum_tiles()]
@@ -213,7 +227,8 @@ class Operand:
                 ),
                 Do(f"prefetch_row<{width}>({self._edge_pointer(x, 'ahead')})"),
             ]
-        loop.append(Declare("const float*", "in", self._edge_pointer(x, "e")))
+        pointers = f"const {pointer_type(self.element)}"
+        loop.append(Declare(pointers, "in", self._edge_pointer(x, "e")))
         if x.weight is not None:
             edges = Rows(Space.EDGE, gemm.rows.group)
             row = own_row(args, edges, "e")
@@ -223,7 +238,7 @@ class Operand:
                 loop.append(Declare("const float", f"a_{h}", f"{args.buffer(x.weight)}[{place}]"))
         for h, p in tile:
             offset = p.offset if shares_rows else h * gemm.k + p.offset
-            term = f"load<{p.type}>({at('in', offset)})"
+            term = loaded(self.element, p.type, "in", offset)
             if x.weight is not None:
                 term = f"a_{h} * {term}"
             loop.append(Assign(name(h, p), term, "+="))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+from hetune.variants.kernel.nodes import Element
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,39 @@ def cover(width: int, lanes: int) -> tuple[Piece, ...]:
     if rest & (rest - 1) == 0:
         return (*pieces, Piece(width - rest, rest))
     return (*pieces, Piece(width - lanes, lanes))
+
+
+def pointer_type(element: Element) -> str:
+    """The C++ type of pointers into rows."""
+    return "float*" if element is Element.FLOAT32 else "bf16*"
+
+
+def loaded(element: Element, kind: str, row: str, column: int) -> str:
+    """The expression that reads a vector (or number) of a row, at some column."""
+    place = at(row, column) if element is Element.FLOAT32 else f"{row}, {column}"
+    return f"load<{kind}>({place})"
+
+
+def narrow_stores(
+    row: str, pieces: Sequence[tuple[Piece, str]], column: str = "", *, is_aligned: bool = True
+) -> Iterator[str]:
+    """Calls that store pieces of a row of bfloat16, two at a time where they share words.
+
+    Args:
+        row: Pointer to the row.
+        pieces: With their values.
+        column: Where the first element of all pieces is.
+        is_aligned: Whether that is a multiple of 32.
+    """
+    values = dict(pieces) if is_aligned else {}
+    for piece, value in pieces:
+        is_low = piece.offset % 32 < 16
+        other = values.get(Piece(piece.offset + (16 if is_low else -16), piece.lanes))
+        if other and not is_low:
+            continue
+        place = f"{column} + {piece.offset}" if column else str(piece.offset)
+        both = f"{value}, {other}" if other else value
+        yield f"store<{piece.type}>({row}, {place}, {both})"
 
 
 def at(pointer: str, offset: int) -> str:

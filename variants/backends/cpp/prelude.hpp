@@ -60,12 +60,65 @@ template <class V> INLINE void store(float* to, V value) {
     __builtin_memcpy(to, &value, sizeof value);
 }
 
+// A bfloat16 of a row. Rows hold 32 elements at a time, in 16 words: element i of them is the low
+// half of word i, element i + 16 its high half. So a load brings two vectors, and none is unpacked.
+struct bf16 {
+    uint16_t bits;
+};
+constexpr uint32_t high_half_mask = 0xffff0000u;
+template <class T> INLINE T* word_of(T* row, int column) {
+    return row + column / 32 * 32 + column % 16 * 2;
+}
+
+template <class V> INLINE V load(const bf16* row, int column) {
+    typedef uint32_t Words __attribute__((vector_size(sizeof(V))));
+    Words words;
+    __builtin_memcpy(&words, word_of(row, column), sizeof words);
+    words = column & 16 ? words & high_half_mask : words << 16;
+    V value;
+    __builtin_memcpy(&value, &words, sizeof value);
+    return value;
+}
+
+// The bits of the nearest bfloat16, of two the even one, in the high half of each word, and something
+// in the low one. What is no number stays none.
+template <class Words, class V> INLINE Words rounded_bits(V value) {
+    typedef int32_t Mask __attribute__((vector_size(sizeof(V))));
+    Words bits;
+    __builtin_memcpy(&bits, &value, sizeof bits);
+    const Mask is_no_number = (bits & 0x7fffffffu) > 0x7f800000u;
+    return is_no_number ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u);
+}
+template <class V> INLINE void store(bf16* row, int column, V value) {
+    typedef uint32_t Words __attribute__((vector_size(sizeof(V))));
+    Words words;
+    __builtin_memcpy(&words, word_of(row, column), sizeof words);
+    const Words bits = rounded_bits<Words>(value);
+    words = column & 16 ? (words & ~high_half_mask) | (bits & high_half_mask)
+                        : (words & high_half_mask) | bits >> 16;
+    __builtin_memcpy(word_of(row, column), &words, sizeof words);
+}
+// At a column that is a multiple of 32 or some after one, and 16 after that.
+template <class V> INLINE void store(bf16* row, int column, V low, V high) {
+    typedef uint32_t Words __attribute__((vector_size(sizeof(V))));
+    const Words words =
+        (rounded_bits<Words>(high) & high_half_mask) | rounded_bits<Words>(low) >> 16;
+    __builtin_memcpy(word_of(row, column), &words, sizeof words);
+}
+
 template <class V> INLINE V splat(float value) { return V{} + value; }
 template <> inline __attribute__((always_inline)) float splat<float>(float value) { return value; }
 
 template <int WIDTH> INLINE void prefetch_row(const float* row) {
 #pragma GCC unroll 8
     for (int i = 0; i < WIDTH && i < 128; i += 16) {
+        __builtin_prefetch(row + i);
+    }
+}
+
+template <int WIDTH> INLINE void prefetch_row(const bf16* row) {
+#pragma GCC unroll 8
+    for (int i = 0; i < WIDTH && i < 256; i += 32) {
         __builtin_prefetch(row + i);
     }
 }

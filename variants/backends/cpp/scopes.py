@@ -8,7 +8,7 @@ from hetune.variants.backends.cpp.abi import KEYWORDS, Arguments
 from hetune.variants.backends.cpp.target import Declare, Do, Statement
 from hetune.variants.backends.places import VARIABLES, Nest, Row
 from hetune.variants.backends.slots import identifier
-from hetune.variants.kernel.nodes import Launch, Rows
+from hetune.variants.kernel.nodes import Element, Launch, Rows
 from hetune.variants.program.nodes import Space
 
 _PRELUDE = """c block row last stop ahead begin end sums zero V v2 v4 v8 v16 load store splat
@@ -98,6 +98,8 @@ class Scopes(Nest[Frame]):
         """Ask for a row of the outermost loop some turns before it is written."""
         frame, kind = self.inner, self.launch.buffer(buffer)
         if not distance or frame is not self.frames[0] or not frame.last or kind.scratch:
+            return
+        if kind.element is not Element.FLOAT32:
             return
         if kind.type.width >= _PREFETCHED_WIDTH:
             self._ask("expect_row", buffer, "ahead", distance)

@@ -6,7 +6,16 @@ from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.cpp.target import Do, Function
 from hetune.variants.backends.cpp.traversal import TraversalLowering
 from hetune.variants.backends.places import VARIABLES
-from hetune.variants.kernel.nodes import Def, Gemm, Launch, Read, Schedule, Traversal, Write
+from hetune.variants.kernel.nodes import (
+    Def,
+    Element,
+    Gemm,
+    Launch,
+    Read,
+    Schedule,
+    Traversal,
+    Write,
+)
 
 
 class Tail:
@@ -41,7 +50,7 @@ class Tail:
     def touched(self) -> tuple[tuple[str, bool], ...]:
         """Buffers of rows as wide that it reads or writes at its own row, and which it writes.
 
-        Scratch is in cache, and left out.
+        Scratch is in cache, and left out; so are rows of bfloat16, which are written once.
         """
         found: dict[str, bool] = {}
         for statement in self.gemm.tail:
@@ -50,11 +59,12 @@ class Tail:
                     found.setdefault(buffer, False)
                 case Write(buffer):
                     found[buffer] = True
-        lasting = {name: writes for name, writes in found.items() if not self._is_scratch(name)}
+        lasting = {name: writes for name, writes in found.items() if not self._is_apart(name)}
         return tuple(lasting.items())
 
-    def _is_scratch(self, buffer: str) -> bool:
-        return bool(self.launch.buffer(buffer).scratch)
+    def _is_apart(self, name: str) -> bool:
+        buffer = self.launch.buffer(name)
+        return bool(buffer.scratch) or buffer.element is Element.BFLOAT16
 
     def _is_alike(self, buffer: str) -> bool:
         kind, rows = self.launch.type_of(buffer), self.gemm.rows

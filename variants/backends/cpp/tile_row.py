@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.cpp.rows import node_of, own_row
 from hetune.variants.backends.places import type_array
-from hetune.variants.kernel.nodes import Gemm, Launch
+from hetune.variants.kernel.nodes import Element, Gemm, Launch
 from hetune.variants.program.nodes import End, Space
 
 
@@ -31,6 +31,11 @@ class TileRow:
     def out(self) -> str:
         """The row of the output; of an array of the tile's, if an epilogue takes it on."""
         return "done[m]" if self.gemm.tail else self.pointer(self.gemm.out)
+
+    @property
+    def element(self) -> Element:
+        """What the row of the output is made of; arrays are of float32."""
+        return Element.FLOAT32 if self.gemm.tail else self.launch.buffer(self.gemm.out).element
 
     def pointer(self, buffer: str) -> str:
         """The row of a buffer that is as wide as the output."""

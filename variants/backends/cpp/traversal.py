@@ -10,7 +10,7 @@ from hetune.variants.backends.cpp.column_tiles import ColumnTile, column_tiles
 from hetune.variants.backends.cpp.folds import folded, from_numbers
 from hetune.variants.backends.cpp.lanes import LANE_REDUCTIONS, LaneLoop, row_width
 from hetune.variants.backends.cpp.parts import in_parts
-from hetune.variants.backends.cpp.pieces import Piece, at
+from hetune.variants.backends.cpp.pieces import Piece, at, loaded, narrow_stores, pointer_type
 from hetune.variants.backends.cpp.rows import block_range
 from hetune.variants.backends.cpp.scopes import Frame, Scopes
 from hetune.variants.backends.cpp.target import Assign, Declare, Do, For, Function, If, Statement
@@ -29,6 +29,7 @@ from hetune.variants.kernel.nodes import (
     REDUCTIONS,
     Apply,
     Def,
+    Element,
     FoldAxis,
     ForEach,
     Init,
@@ -193,9 +194,17 @@ class TraversalLowering:
         shape = value.shape if prod(value.shape) == kind.width else kind.shape
         row = self.scopes.own(frame)
         self.scopes.expect(stmt.buffer, self.schedule.prefetch)
-        out = self.scopes.pointer(frame, stmt.buffer, row, "float*", "out")
-        for piece in row_pieces(shape, self.schedule.lanes):
-            text = _splatted(value.piece(piece, shape), value, shape, piece)
+        element = self.launch.buffer(stmt.buffer).element
+        out = self.scopes.pointer(frame, stmt.buffer, row, pointer_type(element), "out")
+        pieces = [
+            (piece, _splatted(value.piece(piece, shape), value, shape, piece))
+            for piece in row_pieces(shape, self.schedule.lanes)
+        ]
+        if element is Element.BFLOAT16:
+            for call in narrow_stores(out, pieces):
+                self.scopes.emit(Do(call))
+            return
+        for piece, text in pieces:
             place = at(out, piece.offset)
             if stmt.accumulate:
                 text = f"load<{piece.type}>({place}) + {text}"
@@ -263,9 +272,11 @@ class TraversalLowering:
         # What this loop nest writes must be read where it stands, not before the loop.
         frame = self.scopes.inner if read.buffer in self.stored else row.frame
         self.scopes.prefetch(read.buffer, row, self.schedule.prefetch)
-        source = self.scopes.pointer(frame, read.buffer, row, "const float*", "in")
+        element = self.launch.buffer(read.buffer).element
+        pointers = f"const {pointer_type(element)}"
+        source = self.scopes.pointer(frame, read.buffer, row, pointers, "in")
         for piece, text in self._value(name, shape, self.tile.computed(shape)):
-            value = f"load<{piece.type}>({at(source, piece.offset)})"
+            value = loaded(element, piece.type, source, piece.offset)
             frame.body.append(Declare(f"const {piece.type}", text, value))
 
     def _apply(self, name: str, expr: Apply) -> None:

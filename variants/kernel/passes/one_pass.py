@@ -1,13 +1,15 @@
 """Softmaxes and the sums that their shares weight as one traversal of nodes, for CPUs.
 
-A backend can then sum rows times exponentials while it computes the scores, and divide at the
-end. Unlike `fuse_softmax`, sums of destination pairs are taken in, too.
+A backend can then sum rows times exponentials while it computes scores that are inner products,
+and divide at the end. Scores of single numbers have their exponentials for many edges at once, in
+a pass of their own. Unlike `fuse_softmax`, sums of destination pairs are taken in, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 from hetune.variants.kernel.names import Names, declared, join, renamed, used
 from hetune.variants.kernel.nodes import (
@@ -26,13 +28,16 @@ from hetune.variants.kernel.nodes import (
 )
 from hetune.variants.kernel.passes.aliases import may_share, memory_of, with_kernels
 from hetune.variants.kernel.walk import reads, statements, touched, writes
-from hetune.variants.kernel.weighted import pair_loop, weighted_sums
+from hetune.variants.kernel.weighted import edges_of, pair_loop, weighted_sums
 from hetune.variants.program.nodes import Space
 
 _Body = tuple[Stmt, ...]
 
 _LANES = 16
 """Inner products of rows that are no multiple of so many elements are left as they are."""
+
+_HEADS = (1, 2, 4, 8)
+"""Numbers that vectors hold for several edges."""
 
 
 def one_pass(launch: Launch) -> Launch:
@@ -57,7 +62,8 @@ def _fused(kernel: Kernel, later: Sequence[Kernel], launch: Launch) -> tuple[Tra
         case _:
             return None
     touching = [i for i, other in enumerate(later) if memory & set(touched(other))]
-    if not touching or not all(_is_wide(part.body) for part in softmax.scores):
+    flat = all(_is_narrow(part.body, softmax.shape) for part in softmax.scores)
+    if not touching or not (flat or all(_is_wide(part.body) for part in softmax.scores)):
         return None
     taken = later[: touching[-1] + 1]
     pairs: dict[Rows, list[Traversal]] = {}
@@ -76,9 +82,9 @@ def _fused(kernel: Kernel, later: Sequence[Kernel], launch: Launch) -> tuple[Tra
         return None
     inits, sums, after = body
     made = (*(loop for loop in loops if loop is not None), *sums)
-    weighted = [rows for loop in made for rows in _edges_of(loop)]
+    weighted = [rows for loop in made for rows in edges_of(loop)]
     scored = [part.rows for part in softmax.scores]
-    fits = sorted(weighted, key=str) == sorted(scored, key=str) and len(sums) < 2
+    fits = flat or (sorted(weighted, key=str) == sorted(scored, key=str) and len(sums) < 2)
     if not fits or _reads_shares(after, memory):
         return None
     whole = replace(softmax, sums=made)
@@ -87,13 +93,16 @@ def _fused(kernel: Kernel, later: Sequence[Kernel], launch: Launch) -> tuple[Tra
     return Traversal(kernel.rows, (*inits, whole, *after)), len(taken)
 
 
-def _is_wide(scores: Sequence[Stmt]) -> bool:
-    """Whether scores are inner products of rows that vectors hold without a rest.
+def _is_narrow(scores: Sequence[Def], shape: tuple[int, ...]) -> bool:
+    """Whether scores are made of numbers, one for each head: vectors hold those of many edges."""
+    made = all(s.shape == shape and not isinstance(s.expr, Inner) for s in scores)
+    return made and prod(shape) in _HEADS
 
-    Scores that are but read were not faster so (1.0 to 1.25 times the time of three passes).
-    """
-    shapes = {s.name: s.shape for s in scores if isinstance(s, Def)}
-    inner = [s.expr for s in scores if isinstance(s, Def) and isinstance(s.expr, Inner)]
+
+def _is_wide(scores: Sequence[Def]) -> bool:
+    """Whether scores are inner products of rows that vectors hold without a rest."""
+    shapes = {s.name: s.shape for s in scores}
+    inner = [s.expr for s in scores if isinstance(s.expr, Inner)]
     return bool(inner) and all(shapes[expr.x][-1] % _LANES == 0 for expr in inner)
 
 
@@ -168,13 +177,6 @@ def _with_share(loop: ForEach, buffer: str, share: str) -> ForEach:
     local = {s.name: share for s in loop.body if isinstance(s, Def) and s.expr == read}
     kept = tuple(s for s in loop.body if not (isinstance(s, Def) and s.name in local))
     return ForEach(loop.rows, renamed(kept, local))
-
-
-def _edges_of(loop: ForEach) -> list[Rows]:
-    """The edges that a loop of sums walks."""
-    if loop.rows.space is Space.EDGE:
-        return [loop.rows]
-    return [s.rows for s in loop.body if isinstance(s, ForEach)]
 
 
 def _reads_shares(body: Sequence[Stmt], memory: set[str]) -> bool:

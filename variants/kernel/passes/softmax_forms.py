@@ -90,11 +90,30 @@ def three_passes(body: Body, place: int) -> Body:
     )
 
 
-def _reading(loop: ForEach, share: Def) -> ForEach:
+def from_powers(body: Body, place: int) -> Body:
+    """What is left to do where the softmax's buffer has exponentials of the scores already."""
+    softmax, names = _at(body, place), Names(declared(body))
+    name, shape, buffer = softmax.name, softmax.shape, softmax.buffer
+    total, inverse, power = (
+        names.fresh(f"{name}_{what}") for what in ("total", "inverse", "power")
+    )
+    read = Def(power, shape, Read(buffer))
+    share = Def(name, shape, Apply("mul", (power, inverse)))
+    return (
+        *body[:place],
+        Init(total, shape, "sum"),
+        ForEach(softmax.rows, (read, Update(total, power))),
+        Def(inverse, shape, Apply("reciprocal", (total,))),
+        *(_reading(loop, read, share) for loop in softmax.sums),
+        *body[place + 1 :],
+    )
+
+
+def _reading(loop: ForEach, *share: Def) -> ForEach:
     """A loop of sums that reads the shares."""
     if loop.rows.space is Space.EDGE:
-        return ForEach(loop.rows, (share, *loop.body))
-    inner = (_reading(s, share) if isinstance(s, ForEach) else s for s in loop.body)
+        return ForEach(loop.rows, (*share, *loop.body))
+    inner = (_reading(s, *share) if isinstance(s, ForEach) else s for s in loop.body)
     return ForEach(loop.rows, tuple(inner))
 
 

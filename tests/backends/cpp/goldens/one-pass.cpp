@@ -38,7 +38,7 @@ struct Context {
 };
 
 // room, total, y, z, for every node, if all scores are moderate
-NOINLINE bool kernel_0_tiles(const Context& c, int64_t block) {
+NOINLINE bool kernel_0_moderate(const Context& c, int64_t block) {
     const int64_t first = c.node_blocks[block];
     const int64_t stop = c.node_blocks[block + 1];
     for (int64_t n = first; n < stop; ++n) {
@@ -581,7 +581,7 @@ EXPORT int hetune_launch(void* const* pointers, const int64_t* counts, int threa
         float* own = c.scratch + omp_get_thread_num() * c.scratch_stride;
         c.room = own + c.room_start - int64_t(c.all_indptr[c.node_blocks[block]]) * 2;
         c.z = own + c.z_start - int64_t(c.b_node_dst_pair_indptr[c.node_blocks[block]]) * 64;
-        if (!kernel_0_tiles(c, block)) {
+        if (!kernel_0_moderate(c, block)) {
             kernel_0(c, block);
         }
         kernel_1(c, block);

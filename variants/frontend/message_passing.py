@@ -1,0 +1,236 @@
+"""The adapter of a message-passing layer of PyTorch Geometric, traced by its first call."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hetune.variants.errors import GraphError
+from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper, refusal
+from hetune.variants.frontend.call import Call
+from hetune.variants.frontend.edge_errors import check_edge_tensors
+from hetune.variants.frontend.pyg_lazy import is_uninitialized
+from hetune.variants.frontend.tracing.arguments import CallArguments, read_arguments
+from hetune.variants.frontend.tracing.layer import Traced, trace
+from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.validate import parameters_of, validated, weights_of
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.state import GraphSlot
+from hetune.variants.program.limitation import limitation
+
+_GIVEN = GraphSlot[None, "Traced | str"]()
+"""What tracing on a graph gave: constants, or why the graph is left to the module."""
+
+
+def is_message_passing(module: nn.Module) -> bool:
+    """Whether a module is a layer of PyTorch Geometric's, or a user's subclass of one."""
+    return any(
+        kind.__name__ == "MessagePassing"
+        and kind.__module__ == "torch_geometric.nn.conv.message_passing"
+        for kind in type(module).__mro__
+    )
+
+
+def adapt_call(
+    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Adapter | Unsupported:
+    """The adapter of a message-passing layer for calls like this one.
+
+    Args:
+        module: The layer. Parameters that it makes in its first call are made.
+        args: Of the call.
+        kwargs: Likewise.
+
+    Raises:
+        InputError: They are not the arguments of such a call.
+    """
+    if (reason := _state_refusal(module) or refusal(module)) is not None:
+        return Unsupported(reason)
+    arguments = _arguments(module, args, kwargs)
+    if isinstance(arguments, Unsupported):
+        return arguments
+    if is_uninitialized(module):
+        with torch.no_grad():
+            module(*args, **kwargs)
+    try:
+        traced = validated(module, arguments)
+    except NotTraceable as error:
+        return Unsupported(f"it is no program: {error}")
+    if (reason := limitation(traced.program)) is not None:
+        return Unsupported(reason)
+    return _Reader(module, arguments, traced).adapter
+
+
+def _arguments(
+    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> CallArguments | Unsupported:
+    try:
+        found = read_arguments(module, args, kwargs)
+    except NotTraceable as error:
+        return Unsupported(str(error))
+    for name, value in found.values.items():
+        if isinstance(value, Tensor) and is_wrapper(value):
+            kind = type(value).__name__
+            return Unsupported(f"{name} is a {kind}, which has no memory that kernels could read")
+    return found
+
+
+def _state_refusal(module: Any) -> str | None:
+    if getattr(module, "cached", False):
+        return "cached=True keeps to its first graph: hetune caches what follows from each graph"
+    if getattr(module, "decomposed_layers", 1) != 1:
+        return f"decomposed_layers={module.decomposed_layers}: 1 compiles"
+    return None
+
+
+_NUMBERS = itertools.count()
+
+
+class _Reader:
+    """Reads calls of a traced layer.
+
+    Attributes:
+        traced: What it computes.
+        adapter: What it is to the rest of hetune.
+        number: No other reader has it.
+    """
+
+    def __init__(self, module: nn.Module, arguments: CallArguments, traced: Traced) -> None:
+        self._module, self._key, self.traced = module, arguments.key, traced
+        self.number = next(_NUMBERS)
+        self._modes: dict[tuple[bool, ...], str | None] = {self._mode(): None}
+        self.adapter = Adapter(
+            module,
+            traced.program,
+            self._weights,
+            1,
+            graph_refusal=_graph_refusal,
+            read=self._read,
+        )
+
+    def _mode(self) -> tuple[bool, ...]:
+        return tuple(part.training for part in self._module.modules())
+
+    def _weights(self) -> dict[str, Tensor]:
+        exact = {
+            name: tensor.double() if tensor.is_floating_point() else tensor
+            for name, tensor in parameters_of(self._module).items()
+        }
+        return {name: w.float() for name, w in weights_of(self.traced, exact).items()}
+
+    def _read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | Unsupported:
+        arguments = _arguments(self._module, args, kwargs)
+        if isinstance(arguments, Unsupported):
+            return arguments
+        if arguments.key != self._key:
+            return Unsupported(
+                f"it was compiled for calls with {_shown(self._key)}: compile it a second time for "
+                f"calls with {_shown(arguments.key)}"
+            )
+        mode = self._mode()
+        if mode not in self._modes:
+            self._modes[mode] = self._mode_refusal(arguments)
+        if (reason := self._modes[mode]) is not None:
+            return Unsupported(reason)
+        return _TracedCall(self, self._module, arguments)
+
+    def _mode_refusal(self, arguments: CallArguments) -> str | None:
+        """Why the layer computes something else in the mode that it is in now."""
+        try:
+            now = validated(self._module, arguments)
+        except NotTraceable as error:
+            return f"it is no program: {error}"
+        if now.key != self.traced.key:
+            return f"training={self._module.training} makes it another program"
+        return None
+
+
+def _shown(key: tuple[tuple[str, object], ...]) -> str:
+    return ", ".join(f"{name}: {kind}" for name, kind in key)
+
+
+def _graph_refusal(module: object, graph: HeteroGraph) -> str | None:
+    found = graph.state.of(_GIVEN, None, lambda: "it is no graph of the layer's")
+    return found if isinstance(found, str) else None
+
+
+class _TracedCall(Call):
+    """A call of a traced layer."""
+
+    __slots__ = ("_arguments", "_module", "_reader")
+
+    def __init__(self, reader: _Reader, module: nn.Module, arguments: CallArguments) -> None:
+        self._reader, self._module, self._arguments = reader, module, arguments
+
+    @property
+    def features(self) -> tuple[Tensor, ...]:
+        """All floats, of edges too."""
+        values = self._arguments.values.values()
+        return tuple(v for v in values if isinstance(v, Tensor) and v.is_floating_point())
+
+    @property
+    def edges(self) -> object:
+        """The edge_index."""
+        return self._arguments.values[self._arguments.edges]
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The edge_index and what else belongs to the graph."""
+        return self._arguments.graph_tensors
+
+    @property
+    def others(self) -> tuple[object, ...]:
+        """The number of nodes, and whose constants are kept with the graph."""
+        return self._arguments.num_nodes, self._reader.number
+
+    def graph(self) -> HeteroGraph:
+        """The edges that messages go along, after the layer has added or removed some."""
+        arguments = self._arguments
+        edge_index = arguments.values[arguments.edges]
+        try:
+            given = self._traced()
+            src, dst = given.src, given.dst
+            graph = HeteroGraph(
+                src, dst, torch.zeros_like(src), num_nodes=arguments.num_nodes, num_etypes=1
+            )
+        except GraphError:
+            etype = torch.zeros_like(edge_index[0])
+            check_edge_tensors(edge_index, etype, arguments.num_nodes, 1)
+            raise
+        except NotTraceable as error:
+            nothing = edge_index[0, :0]
+            graph = HeteroGraph(
+                nothing, nothing, nothing, num_nodes=arguments.num_nodes, num_etypes=1
+            )
+            reason = str(error)
+            graph.state.of(_GIVEN, None, lambda: reason)
+            return graph
+        graph.state.of(_GIVEN, None, lambda: given)
+        return graph
+
+    def _traced(self) -> Traced:
+        a = self._arguments
+        if a.num_edges == 0:
+            raise NotTraceable("the graph has no edges")
+        found = trace(self._module, a.values, a.features, a.num_nodes, a.num_edges)
+        if found.key != self._reader.traced.key:
+            raise NotTraceable("its program depends on the graph: branch on options alone")
+        return found
+
+    def inputs(self, graph: HeteroGraph) -> dict[str, Tensor]:
+        """Features by name, and constants."""
+        given = graph.state.of(_GIVEN, None, lambda: "")
+        assert isinstance(given, Traced)
+        features = {name: self._arguments.values[name] for name in self._arguments.features}
+        names = {param.name for param in given.program.params}
+        found = {name: rows for name, rows in features.items() if name in names}
+        return {**found, **given.constants}
+
+    def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Any:
+        """Rows as the layer gives them."""
+        (out,) = results
+        return out.reshape(graph.num_nodes, *self._reader.traced.result_shape)

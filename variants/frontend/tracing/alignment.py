@@ -1,0 +1,164 @@
+"""Torch's broadcasting, which aligns last axes, as a program's, which aligns first ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hetune.variants.frontend.tracing.expressions import Expression, called, fixed
+from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.recorder import Recorder
+from hetune.variants.frontend.tracing.symbols import Rows, Symbol
+from hetune.variants.program.nodes import Map, Reshape, Space
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """Operands of an elementwise function as values of the program.
+
+    Attributes:
+        names: Of the operands, each row shape a prefix of the longest one.
+        shape: Row shape that the result gets in the end.
+        axis: The result's axis of rows.
+    """
+
+    names: tuple[str, ...]
+    shape: Shape
+    axis: int
+
+
+def align(recorder: Recorder, operands: Sequence[Tensor], shape: Shape) -> Aligned:
+    """Operands of a function whose result has a shape; one of them at least has rows."""
+    axes = {rows_of(t).axis - t.dim() for t in operands if is_rows(t)}
+    if len(axes) != 1:
+        raise NotTraceable("rows of two tensors lie on different axes: only equal ones join")
+    axis = axes.pop() + len(shape)
+    spaces = {recorder.types[rows_of(t).name].space for t in operands if is_rows(t)}
+    if len(spaces) != 1:
+        raise NotTraceable("rows of nodes meet rows of edges: index them by an end of the edges")
+    space = spaces.pop()
+    whole = _without(shape, axis)
+    narrow = [tensor if isinstance(tensor, Symbol) else _narrowed(tensor) for tensor in operands]
+    names = tuple(
+        _named(recorder, tensor, _padded(tensor, len(shape)), axis, space, whole)
+        for tensor in narrow
+    )
+    return Aligned(names, squeezed(whole), axis)
+
+
+def squeezed(shape: Iterable[int]) -> Shape:
+    """Without axes of one element, as all row shapes of traced values are."""
+    return tuple(extent for extent in shape if extent != 1)
+
+
+def row_shape(shape: Shape, axis: int) -> Shape:
+    """The row shape of the value that a tensor with rows on an axis is."""
+    return squeezed(_without(shape, axis))
+
+
+def _without(shape: Shape, axis: int) -> Shape:
+    return (*shape[:axis], *shape[axis + 1 :])
+
+
+def is_rows(tensor: object) -> bool:
+    """Whether a tensor has a row for each node or edge, as a value of the program."""
+    return isinstance(tensor, Symbol) and isinstance(tensor.meaning, Rows)
+
+
+def rows_of(tensor: object) -> Rows:
+    """What a symbol with rows is."""
+    if not isinstance(tensor, Symbol) or not isinstance(tensor.meaning, Rows):
+        raise NotTraceable("an operand has no rows of nodes or edges")
+    return tensor.meaning
+
+
+def rows_named(recorder: Recorder, tensor: Tensor, space: Space, axis: int) -> str:
+    """A tensor's value; what follows from the graph alone becomes a constant.
+
+    Args:
+        recorder: Of the program.
+        tensor: Of symbols or numbers, with rows on an axis.
+        space: What there is a row for.
+        axis: Which axis, where the tensor is of numbers.
+    """
+    if isinstance(tensor, Symbol):
+        assert isinstance(tensor.meaning, Rows)
+        return tensor.meaning.name
+    rows = tensor.movedim(axis, 0)
+    return recorder.constant(rows.reshape(len(rows), *squeezed(rows.shape[1:])), space)
+
+
+def _narrowed(tensor: Tensor) -> Tensor:
+    """Without copies along axes on which it was expanded."""
+    for axis in range(tensor.dim()):
+        if tensor.stride(axis) == 0 and tensor.shape[axis] > 1:
+            tensor = tensor.narrow(axis, 0, 1)
+    return tensor
+
+
+def _padded(tensor: Tensor, rank: int) -> Shape:
+    return (*[1] * (rank - tensor.dim()), *tensor.shape)
+
+
+def _depth(dims: Shape) -> int:
+    """Axes up to the last one that is longer than 1."""
+    return max((i + 1 for i, extent in enumerate(dims) if extent != 1), default=0)
+
+
+def _named(
+    recorder: Recorder, tensor: Tensor, dims: Shape, axis: int, space: Space, whole: Shape
+) -> str:
+    row = _without(dims, axis)
+    row = tuple(extent for extent, longest in zip(row, whole, strict=True) if longest != 1)
+    whole = squeezed(whole)
+    if is_rows(tensor):
+        name = rows_named(recorder, tensor, space, axis)
+        return _fitted(recorder, name, row, whole)
+    if isinstance(tensor, Symbol):
+        assert isinstance(tensor.meaning, Expression)
+        if dims[axis] != 1:
+            raise NotTraceable("a parameter has a row for each node: give it as an input")
+        return _weight(recorder, tensor.meaning, row, whole)
+    if dims[axis] == recorder.counts[space] and dims[axis] != 1:
+        name = rows_named(recorder, tensor.expand(dims), space, axis)
+        return _fitted(recorder, name, row, whole)
+    if dims[axis] != 1:
+        raise NotTraceable(f"{dims[axis]} numbers meet {recorder.counts[space]} rows")
+    return _weight(recorder, fixed(tensor), row, whole)
+
+
+def _fitted(recorder: Recorder, name: str, row: Shape, whole: Shape) -> str:
+    """Rows whose shape is a prefix of the whole one; repeated where they start with 1."""
+    row = row[: _depth(row)]
+    target = whole[: len(row)]
+    if row == target:
+        return name
+    lead = next(i for i, extent in enumerate(row) if extent != 1)
+    if row[lead:] != target[lead:]:
+        raise NotTraceable(
+            f"rows of {list(row)} are broadcast to {list(target)}: only leading axes"
+        )
+    return _led(recorder, name, target[:lead], row[lead:])
+
+
+def _led(recorder: Recorder, name: str, lead: Shape, row: Shape) -> str:
+    ones = torch.ones(math.prod(lead))
+    weight = recorder.weight(fixed(ones), tuple(ones.shape))
+    flat = recorder.emit(Reshape(name, (math.prod(row),)), "reshape")
+    outer = recorder.emit(Map("outer", (weight, flat)), "repeat")
+    return recorder.emit(Reshape(outer, (*lead, *row)), "reshape")
+
+
+def _weight(recorder: Recorder, expression: Expression, row: Shape, whole: Shape) -> str:
+    row = row[: _depth(row)]
+    target = whole[: len(row)]
+    viewed = called(torch.Tensor.reshape, (expression, row), {})
+    if row != target:
+        viewed = called(torch.Tensor.expand, (viewed, target), {})
+    return recorder.weight(viewed, target)

@@ -1,0 +1,172 @@
+"""What a message-passing layer is called with: features of nodes, edges, and all else."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hetune.variants.errors import InputError
+from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallArguments:
+    """A call's arguments by name.
+
+    Features of nodes may change with every call. All else is of the graph: what a layer computes
+    of it alone is computed once, and again when one of these tensors is another.
+
+    Attributes:
+        values: All that were given.
+        features: Names of the features of nodes, float [N, *row shape].
+        edges: Name of the edges, int64 [2, E].
+    """
+
+    values: Mapping[str, Any]
+    features: tuple[str, ...]
+    edges: str
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return int(self.values[self.features[0]].shape[0])
+
+    @property
+    def num_edges(self) -> int:
+        """E."""
+        return int(self.values[self.edges].shape[1])
+
+    @property
+    def graph_tensors(self) -> tuple[Tensor, ...]:
+        """All tensors but features."""
+        others = (v for name, v in self.values.items() if name not in self.features)
+        return tuple(value for value in others if isinstance(value, Tensor))
+
+    @property
+    def key(self) -> tuple[tuple[str, object], ...]:
+        """Equal for calls that one program may compute, whatever their graphs."""
+        return tuple((name, self._kind(name)) for name in self.values)
+
+    def _kind(self, name: str) -> object:
+        value = self.values[name]
+        if not isinstance(value, Tensor):
+            return type(value), value
+        if name in self.features:
+            return "feature", tuple(value.shape[1:])
+        if name == self.edges:
+            return "edges"
+        return value.dtype, value.dim(), value.shape[1:]
+
+    def drawn(self, random: torch.Generator, num_nodes: int) -> CallArguments:
+        """CallArguments of the same kinds on a random graph, floats in float64.
+
+        Some nodes have no edges; some edges are loops, and some are there twice.
+        """
+        edges = 3 * num_nodes + 1
+        ends = torch.randint(0, num_nodes - 2, (2, edges), generator=random)
+        ends[:, 1:4] = ends[0, 1:4]
+        ends[:, 4:7] = ends[:, 7:10]
+
+        def other(name: str, value: Tensor) -> Tensor:
+            count = {self.num_edges: edges, self.num_nodes: num_nodes}
+            shape = tuple(value.shape)
+            if name in self.features:
+                shape = (num_nodes, *shape[1:])
+            elif name.startswith("edge") and shape[:1] == (self.num_edges,):
+                shape = (edges, *shape[1:])
+            elif shape and shape[0] in count:
+                shape = (count[shape[0]], *shape[1:])
+            else:
+                return value.double() if value.is_floating_point() else value
+            if not value.is_floating_point():
+                most = int(value.max()) + 1 if value.numel() else 1
+                return torch.randint(0, most, shape, generator=random).to(value.dtype)
+            if len(shape) == 1:  # weights, of which degrees are summed up
+                return torch.rand(shape, generator=random, dtype=torch.float64) + 0.1
+            return torch.randn(shape, generator=random, dtype=torch.float64)
+
+        values = {
+            name: ends
+            if name == self.edges
+            else other(name, value).cpu()
+            if isinstance(value, Tensor)
+            else value
+            for name, value in self.values.items()
+        }
+        return CallArguments(values, self.features, self.edges)
+
+
+def read_arguments(
+    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> CallArguments:
+    """A call's arguments as the layer's own forward binds them.
+
+    Raises:
+        InputError: It takes no such arguments.
+        NotTraceable: No program takes such arguments.
+    """
+    signature = _signature(type(module).forward)
+    try:
+        bound = signature.bind(module, *args, **kwargs).arguments
+    except TypeError as error:
+        raise InputError(f"{type(module).__name__}: {error}") from None
+    bound.pop(next(iter(signature.parameters)))
+    values = {name: _plain(value) for name, value in bound.items() if value is not None}
+    for name, value in values.items():
+        if isinstance(value, Tensor):
+            _check(name, value)
+        elif not isinstance(value, bool | int | float | str):
+            raise NotTraceable(f"{name} is a {type(value).__name__}: tensors and numbers compile")
+    edges = [name for name, value in values.items() if _are_edges(value)]
+    if not edges:
+        raise NotTraceable("there are no edges among the arguments, int64 [2, E]")
+    features = _features(values)
+    if not features:
+        raise NotTraceable("there are no features of nodes among the arguments, float32 [N, width]")
+    return CallArguments(values, features, edges[0])
+
+
+def _features(values: Mapping[str, Any]) -> tuple[str, ...]:
+    floats = [
+        name
+        for name, value in values.items()
+        if isinstance(value, Tensor)
+        and value.is_floating_point()
+        and value.dim() > 1
+        and not name.startswith("edge")
+    ]
+    return tuple(name for name in floats if len(values[name]) == len(values[floats[0]]))
+
+
+@cache
+def _signature(forward: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(forward)
+
+
+def _plain(value: object) -> object:
+    """The tensor that PyG's `EdgeIndex` or `Index` wraps, which counts the writes to it."""
+    is_wrapped = isinstance(value, Tensor) and hasattr(value, "as_tensor")
+    return value.as_tensor() if is_wrapped else value  # type: ignore[attr-defined]
+
+
+def _check(name: str, value: Tensor) -> None:
+    if value.layout is not torch.strided or value.is_nested:
+        raise NotTraceable(f"{name} is a sparse or nested tensor: strided tensors compile")
+    if value.is_floating_point() and value.dtype is not torch.float32:
+        dtype = str(value.dtype).removeprefix("torch.")
+        raise NotTraceable(f"{name} is {dtype}: float32 compiles")
+
+
+def _are_edges(value: object) -> bool:
+    return (
+        isinstance(value, Tensor)
+        and value.dtype is torch.int64
+        and value.dim() == 2
+        and value.shape[0] == 2
+    )

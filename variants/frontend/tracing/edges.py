@@ -1,0 +1,128 @@
+"""From nodes to edges and back: indexing, scattering and reducing by an end of the edges."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hetune.variants.frontend.tracing.alignment import Shape, is_rows, rows_of
+from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
+from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.symbols import Rows
+from hetune.variants.program.nodes import Reduce, Space, Take
+
+_FUNCTIONS = {
+    "sum": "sum",
+    "amax": "max",
+    "amin": "min",
+    "prod": "prod",
+}
+
+
+def gathered(at: Interpreter, x: Tensor, dim: int, index: Tensor) -> Rows:
+    """Rows of nodes at an end of each edge."""
+    found = rows_of(x)
+    if dim % x.dim() != found.axis:
+        raise NotTraceable("elements of rows are indexed by a tensor: slice them")
+    if at.recorder.types[found.name].space is not Space.NODE:
+        raise NotTraceable("rows of edges are indexed: only rows of nodes are, by an end of edges")
+    if is_rows(index) or index.dtype not in (torch.int64, torch.int32) or index.dim() != 1:
+        raise NotTraceable("rows are indexed by something else than an end of the edges")
+    end = at.recorder.end_of(index)
+    return Rows(at.recorder.emit(Take(found.name, Space.EDGE, end), "take"), found.axis)
+
+
+@handles("index_select")
+def _index_select(at: Interpreter, shape: Shape, x: Tensor, dim: int, index: Tensor) -> Rows:
+    return gathered(at, x, dim, index)
+
+
+@handles("scatter_add", "scatter_add_")
+def _scatter_add(
+    at: Interpreter, shape: Shape, into: Tensor, dim: int, index: Tensor, src: Tensor
+) -> Rows:
+    return _reduced(at, into, dim, _spread_index(index, dim), src, "sum")
+
+
+@handles("scatter_reduce", "scatter_reduce_")
+def _scatter_reduce(
+    at: Interpreter,
+    shape: Shape,
+    into: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Rows:
+    return _reduced(at, into, dim, _spread_index(index, dim), src, reduce, include_self)
+
+
+@handles("index_add", "index_add_")
+def _index_add(
+    at: Interpreter, shape: Shape, into: Tensor, dim: int, index: Tensor, source: Tensor
+) -> Rows:
+    return _reduced(at, into, dim, index, source, "sum")
+
+
+@handles("index_reduce", "index_reduce_")
+def _index_reduce(
+    at: Interpreter,
+    shape: Shape,
+    into: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Rows:
+    return _reduced(at, into, dim, index, source, reduce, include_self)
+
+
+def _spread_index(index: Tensor, dim: int) -> Tensor:
+    """The index of each row, where one was expanded to every element."""
+    if is_rows(index):
+        raise NotTraceable("the edges depend on inputs")
+    for axis in range(index.dim()):
+        if axis != dim % index.dim() and index.stride(axis) != 0 and index.shape[axis] != 1:
+            raise NotTraceable("elements of one row are scattered to different rows")
+    dim = dim % index.dim()
+    return index[tuple(slice(None) if axis == dim else 0 for axis in range(index.dim()))]
+
+
+def _reduced(
+    at: Interpreter,
+    into: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    reduce: str,
+    include_self: bool = True,
+) -> Rows:
+    fn = _FUNCTIONS.get(reduce)
+    if fn is None:
+        raise NotTraceable(f"scatter with reduce={reduce!r}: sum, amax, amin and prod compile")
+    base = 1 if fn == "prod" else 0
+    is_neutral = not is_rows(into) and bool((into == base).all())
+    if not is_neutral or (fn in ("max", "min") and include_self):
+        raise NotTraceable("rows are scattered into a tensor that is not new: add it afterwards")
+    dim = dim % into.dim()
+    nodes = at.recorder.counts[Space.NODE]
+    if into.shape[dim] != nodes:
+        raise NotTraceable(f"edges are scattered to {into.shape[dim]} rows, not to {nodes} nodes")
+    end = at.recorder.end_of(index)
+    shape = (*into.shape[:dim], len(index), *into.shape[dim + 1 :])
+    found = _edge_rows(at, src, shape)
+    if found.axis != dim:
+        raise NotTraceable("elements of rows are scattered: scatter rows")
+    if at.recorder.types[found.name].space is not Space.EDGE:
+        raise NotTraceable("rows of nodes are scattered: index them by an end of the edges first")
+    return Rows(at.recorder.emit(Reduce(found.name, Space.NODE, fn, end), fn), found.axis)
+
+
+def _edge_rows(at: Interpreter, src: Tensor, shape: Shape) -> Rows:
+    if tuple(src.shape) == shape:
+        return rows_of(src)
+    return rows_of(src.expand(shape))

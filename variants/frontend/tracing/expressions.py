@@ -1,0 +1,125 @@
+"""What follows from parameters alone: torch functions, recorded and run anew for new parameters."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expression:
+    """A tensor that depends on a layer's parameters and buffers, and on nothing else.
+
+    Attributes:
+        key: Equal for equal expressions.
+        hint: The parameter that it is made of, for names.
+        func: What makes it; None of a parameter and of a fixed tensor.
+        args: Its arguments, expressions among them.
+        kwargs: Likewise.
+        item: Which of the function's results, if they are several.
+        fixed: The tensor, where it depends on nothing.
+    """
+
+    key: str
+    hint: str
+    func: Callable[..., Any] | None = None
+    args: tuple[Any, ...] = ()
+    kwargs: tuple[tuple[str, Any], ...] = ()
+    item: int | None = None
+    fixed: Tensor | None = None
+
+
+def parameter(name: str) -> Expression:
+    """A parameter or buffer, by its name in the layer."""
+    return Expression(name, name)
+
+
+def fixed(tensor: Tensor) -> Expression:
+    """A tensor that is always the same."""
+    return Expression(_digest(tensor), "fixed", fixed=tensor)
+
+
+def called(
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    item: int | None = None,
+) -> Expression:
+    """A function of expressions and other values."""
+    named = tuple(sorted(kwargs.items()))
+    key = f"{func.__name__}({_key(args)},{_key(named)})[{item}]"
+    return Expression(key, _hint((*args, *named)) or "fixed", func, args, named, item)
+
+
+def evaluate(
+    expression: Expression, parameters: Mapping[str, Tensor], known: dict[str, Any]
+) -> Tensor:
+    """The tensor, in the dtype of the parameters.
+
+    Args:
+        expression: What to compute.
+        parameters: The layer's parameters and buffers by name.
+        known: What was evaluated of these parameters before, by key; grows.
+    """
+    if expression.key not in known:
+        known[expression.key] = _evaluated(expression, parameters, known)
+    found: Tensor = known[expression.key]
+    return found
+
+
+def _evaluated(
+    expression: Expression, parameters: Mapping[str, Tensor], known: dict[str, Any]
+) -> Any:
+    def given(value: Any) -> Any:
+        if isinstance(value, Expression):
+            return evaluate(value, parameters, known)
+        if isinstance(value, Tensor):
+            return _like(value, parameters)
+        if isinstance(value, list | tuple):
+            return type(value)(given(part) for part in value)
+        return value
+
+    if expression.fixed is not None:
+        return _like(expression.fixed, parameters)
+    if expression.func is None:
+        return parameters[expression.key]
+    kwargs = {name: given(value) for name, value in expression.kwargs}
+    found = expression.func(*given(expression.args), **kwargs)
+    return found if expression.item is None else found[expression.item]
+
+
+def _like(tensor: Tensor, parameters: Mapping[str, Tensor]) -> Tensor:
+    some = next((p for p in parameters.values() if p.is_floating_point()), None)
+    if some is None:
+        return tensor
+    return tensor.to(some.device, some.dtype if tensor.is_floating_point() else None)
+
+
+def _key(value: Any) -> str:
+    if isinstance(value, Expression):
+        return value.key
+    if isinstance(value, Tensor):
+        return _digest(value)
+    if isinstance(value, list | tuple):
+        return f"({','.join(map(_key, value))})"
+    return repr(value)
+
+
+def _hint(value: Any) -> str | None:
+    if isinstance(value, Expression):
+        return None if value.hint == "fixed" else value.hint
+    if isinstance(value, list | tuple):
+        return next((hint for hint in map(_hint, value) if hint), None)
+    return None
+
+
+def _digest(tensor: Tensor) -> str:
+    plain = tensor.detach().cpu().contiguous()
+    plain = plain.float() if plain.is_floating_point() else plain
+    content = plain.reshape(-1).view(torch.uint8).numpy().tobytes()
+    return f"{tuple(tensor.shape)}{hashlib.blake2b(content, digest_size=8).hexdigest()}"

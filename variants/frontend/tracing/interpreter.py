@@ -1,0 +1,268 @@
+"""What torch functions of symbols mean in the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from hetune.variants.frontend.tracing.alignment import is_rows, row_shape, squeezed
+from hetune.variants.frontend.tracing.expressions import Expression, called
+from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.recorder import Recorder
+from hetune.variants.frontend.tracing.symbols import (
+    Meaning,
+    Rows,
+    Symbol,
+    replaced,
+    symbol,
+    symbols_in,
+)
+from hetune.variants.program.nodes import Space
+
+Handler = Callable[..., Any]
+"""Of (interpreter, shape of the result, the function's arguments): a `Rows`, or several."""
+
+_Handler = TypeVar("_Handler", bound=Handler)
+
+HANDLERS: dict[str, Handler] = {}
+"""By the name of a torch function or method."""
+
+
+def handles(*names: str) -> Callable[[_Handler], _Handler]:
+    """Decorator: a function of symbols with rows that a program has."""
+
+    def add(handler: _Handler) -> _Handler:
+        HANDLERS.update(dict.fromkeys(names, handler))
+        return handler
+
+    return add
+
+
+class Interpreter:
+    """Turns calls of torch functions into values of a program.
+
+    Attributes:
+        recorder: The program so far.
+    """
+
+    def __init__(self, recorder: Recorder, num_edges: int) -> None:
+        self.recorder, self._num_edges = recorder, num_edges
+
+    def __call__(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """What a torch function of symbols gives."""
+        name = func.__name__
+        if name == "__get__":
+            return self._attribute(func, args[0])
+        if name in _PLAIN:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
+        if name in _REFUSED:
+            raise NotTraceable(f"{_REFUSED[name]}: branch on options and on what edges alone say")
+        if name in _LIKE:
+            return _LIKE[name](*args, **kwargs)
+        if not isinstance(args[0] if args else None, Symbol) and name in ("expand_as", "view_as"):
+            return getattr(args[0], name.removesuffix("_as"))(args[1].shape)
+        self._check(args, kwargs)
+        if name in _IN_PLACE_BASES and not isinstance(args[0], Symbol):
+            return self._with_rows(func, name, args, kwargs)
+        if name.endswith("_") and not name.endswith("__"):
+            return self._in_place(func, args, kwargs)
+        args = tuple(self._promoted(arg, args) for arg in args)
+        if any(is_rows(found) for found in symbols_in((args, tuple(kwargs.values())))):
+            return self._with_rows(func, name, args, kwargs)
+        return self._of_parameters(func, args, kwargs)
+
+    def symbol(self, meaning: Meaning, like: Tensor) -> Symbol:
+        """A symbol of a tensor's shape and dtype."""
+        device = torch.device("cpu") if like.device.type == "meta" else like.device
+        return symbol(meaning, tuple(like.shape), like.dtype, device, self)
+
+    def _attribute(self, func: Any, of: Symbol) -> Any:
+        name = func.__self__.__name__
+        if name in ("T", "mT"):
+            return of.t() if name == "T" else of.transpose(-1, -2)
+        if name == "data":
+            return of
+        if name in ("grad", "grad_fn", "_base"):
+            return None
+        if name not in _ATTRIBUTES:
+            raise NotTraceable(
+                f"the attribute {name} of a tensor that depends on inputs is unknown"
+            )
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(of)
+
+    def _check(self, args: Any, kwargs: Mapping[str, Any]) -> None:
+        def check(tensor: Tensor) -> Tensor:
+            if isinstance(tensor, torch.nn.Parameter):
+                raise NotTraceable("a parameter is none of the module's own: register it there")
+            return tensor
+
+        replaced(args, check)
+        replaced(tuple(kwargs.values()), check)
+
+    def _in_place(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        of, name = args[0], func.__name__.removesuffix("_")
+        if not isinstance(of, Symbol):
+            raise NotTraceable(f"{func.__name__} writes what depends on inputs into a plain tensor")
+        pure = getattr(torch.Tensor, name, None) or getattr(torch.nn.functional, name)
+        found = self(pure, args, kwargs)
+        if found.shape != of.shape:
+            raise NotTraceable(f"{func.__name__} changes a shape")
+        of.meaning = found.meaning
+        return of
+
+    def _promoted(self, arg: Any, others: Any) -> Any:
+        """Numbers with a row for each node or edge as constants, beside parameters alone."""
+        if isinstance(arg, Symbol) or not isinstance(arg, Tensor) or not arg.dim():
+            return arg
+        if not arg.is_floating_point() or any(map(is_rows, symbols_in(others))):
+            return arg
+        counts = self.recorder.counts
+        known = {Space.EDGE: self._num_edges, **counts}
+        spaces = [space for space, count in known.items() if arg.shape[0] == count]
+        if not spaces:
+            return arg
+        if len(spaces) > 1:
+            raise NotTraceable(
+                "there are as many nodes as edges: which of them rows are is unclear"
+            )
+        counts.setdefault(spaces[0], len(arg))
+        rows = arg.reshape(len(arg), *squeezed(arg.shape[1:]))
+        name = self.recorder.constant(rows, spaces[0])
+        return self.symbol(Rows(name, 0), arg)
+
+    def _of_parameters(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        found = _on_meta(func, args, kwargs)
+        plain = (
+            replaced(args, _meaning),
+            dict(zip(kwargs, replaced(list(kwargs.values()), _meaning), strict=True)),
+        )
+        if isinstance(found, Tensor):
+            return self.symbol(called(func, *plain), found)
+        if isinstance(found, list | tuple) and all(isinstance(part, Tensor) for part in found):
+            return (
+                type(found)(
+                    [
+                        self.symbol(called(func, *plain, item=i), part)
+                        for i, part in enumerate(found)
+                    ]
+                )
+                if type(found) in (list, tuple)
+                else tuple(
+                    self.symbol(called(func, *plain, item=i), part) for i, part in enumerate(found)
+                )
+            )
+        raise NotTraceable(f"{func.__name__} of parameters gives a {type(found).__name__}")
+
+    def _with_rows(
+        self, func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        handler = HANDLERS.get(name)
+        if handler is None:
+            raise NotTraceable(f"the function {name} has no meaning in a program")
+        try:
+            expected = _on_meta(func, args, kwargs)
+        except NotImplementedError:  # a shape that depends on numbers
+            raise NotTraceable("a mask takes some of the rows: multiply by the mask") from None
+        if isinstance(expected, Tensor):
+            try:
+                found = handler(self, tuple(expected.shape), *args, **kwargs)
+            except TypeError as error:
+                raise NotTraceable(f"{name} with these arguments: {error}") from None
+            return self._checked(name, found, expected)
+        found = handler(self, [tuple(part.shape) for part in expected], *args, **kwargs)
+        return tuple(
+            self._checked(name, part, wanted) for part, wanted in zip(found, expected, strict=True)
+        )
+
+    def _checked(self, name: str, found: Rows, expected: Tensor) -> Symbol:
+        """The symbol of what a handler found, which has the shape that torch says."""
+        rows = row_shape(tuple(expected.shape), found.axis)
+        type_ = self.recorder.types[found.name]
+        count = self.recorder.counts[type_.space]
+        if type_.shape != rows or expected.shape[found.axis] != count:
+            raise NotTraceable(
+                f"{name} gives {count} rows of {list(type_.shape)}, not {list(expected.shape)}"
+            )
+        return self.symbol(found, expected)
+
+
+def _on_meta(func: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
+    def meta(tensor: Tensor) -> Tensor:
+        with torch._C.DisableTorchFunctionSubclass():
+            return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
+
+    named = dict(zip(kwargs, replaced(list(kwargs.values()), meta), strict=True))
+    named = {key: "meta" if key == "device" else value for key, value in named.items()}
+    with torch.no_grad():
+        return func(*replaced(args, meta), **named)
+
+
+def _meaning(tensor: Tensor) -> Any:
+    if not isinstance(tensor, Symbol):
+        return tensor
+    assert isinstance(tensor.meaning, Expression)
+    return tensor.meaning
+
+
+def _new(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def made(of: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return make(*args, **{"dtype": of.dtype, "device": of.device, **kwargs})
+
+    return made
+
+
+def _like(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def made(of: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        kwargs.pop("memory_format", None)
+        return make(tuple(of.shape), *args, **{"dtype": of.dtype, "device": of.device, **kwargs})
+
+    return made
+
+
+_LIKE: dict[str, Callable[..., Tensor]] = {
+    "new_zeros": _new(torch.zeros),
+    "new_ones": _new(torch.ones),
+    "new_empty": _new(torch.zeros),
+    "new_full": _new(torch.full),
+    "new_tensor": _new(torch.tensor),
+    "zeros_like": _like(torch.zeros),
+    "ones_like": _like(torch.ones),
+    "full_like": _like(torch.full),
+    "empty_like": _like(torch.zeros),
+}
+"""Functions that read a tensor's shape and dtype only."""
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+_PLAIN = words(
+    "size dim numel nelement element_size is_floating_point is_complex is_contiguous stride "
+    "storage_offset get_device __len__ ndimension is_inference is_neg is_conj has_names "
+    "is_same_size __hash__ is_signed"
+)
+_ATTRIBUTES = words(
+    "shape dtype device layout ndim is_cuda is_cpu is_sparse is_quantized is_meta is_mkldnn "
+    "requires_grad is_leaf is_nested is_sparse_csr is_xpu is_mps names itemsize"
+)
+_IN_PLACE_BASES = words("scatter_add_ scatter_reduce_ index_add_ index_reduce_")
+_REFUSED = dict.fromkeys(
+    words(
+        "__bool__ item tolist __int__ __float__ __index__ nonzero __contains__ equal allclose "
+        "numpy __array__ unique"
+    ),
+    "Python needs the number of a tensor that depends on inputs",
+)

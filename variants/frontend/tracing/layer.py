@@ -1,0 +1,152 @@
+"""A layer's own forward, run on symbols once: the program, and what the graph gives it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hetune.variants.errors import ProgramError
+from hetune.variants.frontend.tracing import arithmetic, edges, products, shapes  # noqa: F401
+from hetune.variants.frontend.tracing.alignment import is_rows, squeezed
+from hetune.variants.frontend.tracing.expressions import Expression, parameter
+from hetune.variants.frontend.tracing.interpreter import Interpreter
+from hetune.variants.frontend.tracing.not_traceable import NotTraceable, reason_of
+from hetune.variants.frontend.tracing.recorder import Recorder
+from hetune.variants.frontend.tracing.simplify import needed, with_ends_swapped, with_softmaxes
+from hetune.variants.frontend.tracing.symbols import Rows, symbol
+from hetune.variants.program.nodes import Param, Program, Reshape, Space, Type, operands
+from hetune.variants.program.text import show
+from hetune.variants.program.verify import verify
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Traced:
+    """What a layer computes for one call.
+
+    Attributes:
+        program: With a result in rows of nodes.
+        result_shape: Of a row of the result, as the layer gives it.
+        weights: What each weight of the program is.
+        constants: What follows from the graph alone, ``[rows, *row shape]``.
+        src: The source of each edge, int64 [E].
+        dst: The destination of each edge, int64 [E].
+        num_nodes: N.
+    """
+
+    program: Program
+    result_shape: tuple[int, ...]
+    weights: Mapping[str, Expression]
+    constants: Mapping[str, Tensor]
+    src: Tensor
+    dst: Tensor
+    num_nodes: int
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for calls that compute the same on other graphs."""
+        weights = tuple((name, weight.key) for name, weight in self.weights.items())
+        return show(self.program), self.result_shape, weights
+
+
+def trace(
+    module: nn.Module,
+    arguments: Mapping[str, Any],
+    features: Collection[str],
+    num_nodes: int,
+    num_edges: int,
+) -> Traced:
+    """Runs a layer's forward on symbols.
+
+    Args:
+        module: The layer; it is not changed.
+        arguments: Of the call, by name.
+        features: Names of those that are features of nodes, float [N, *row shape].
+        num_nodes: N.
+        num_edges: Of the arguments; the layer may add edges and remove some.
+
+    Raises:
+        NotTraceable: It is no program; says why and where.
+    """
+    recorder = Recorder(num_nodes)
+    interpreter = Interpreter(recorder, num_edges)
+    given = dict(arguments)
+    for name in features:
+        value = arguments[name]
+        whole = recorder.feature(name, Type(Space.NODE, tuple(value.shape[1:])))
+        rows = recorder.emit(Reshape(whole, squeezed(value.shape[1:])), f"{name}_rows")
+        shape = tuple(value.shape)
+        given[name] = symbol(Rows(rows, 0), shape, value.dtype, value.device, interpreter)
+    with torch.no_grad():
+        try:
+            result = _on_symbols(module, interpreter).forward(**given)
+        except Exception as error:
+            raise NotTraceable(reason_of(error)) from None
+    return _traced(type(module).__name__, recorder, result)
+
+
+def _on_symbols(module: nn.Module, interpreter: Interpreter) -> Any:
+    """A twin of a module, its parameters and buffers symbols; what it sets stays with it."""
+    twins: dict[int, Any] = {}
+
+    def twin_of(part: nn.Module, prefix: str) -> Any:
+        if id(part) in twins:
+            return twins[id(part)]
+        twin = twins[id(part)] = object.__new__(type(part))
+        own = dict(vars(part))
+        for group in ("_parameters", "_buffers"):
+            own[group] = {
+                name: None if tensor is None else _leaf(prefix + name, tensor)
+                for name, tensor in own[group].items()
+            }
+        own["_modules"] = {
+            name: None if inner is None else twin_of(inner, f"{prefix}{name}.")
+            for name, inner in own["_modules"].items()
+        }
+        for name, value in own.items():
+            if isinstance(value, Tensor):
+                raise NotTraceable(f"{prefix}{name} is a tensor: make it a parameter or buffer")
+        twin.__dict__.update(own)
+        return twin
+
+    def _leaf(name: str, tensor: Tensor) -> Any:
+        leaf = parameter(name)
+        return symbol(leaf, tuple(tensor.shape), tensor.dtype, tensor.device, interpreter)
+
+    return twin_of(module, "")
+
+
+def _traced(name: str, recorder: Recorder, result: Any) -> Traced:
+    if not is_rows(result):
+        raise NotTraceable(f"it returns a {type(result).__name__}, not rows of nodes")
+    rows: Rows = result.meaning
+    if rows.axis != 0 or recorder.types[rows.name].space is not Space.NODE:
+        raise NotTraceable("its result has no row for each node on its first axis")
+    shape = tuple(result.shape[1:])
+    out = recorder.emit(Reshape(rows.name, (math.prod(shape),)), "out")
+    lets = with_ends_swapped(recorder.lets) if recorder.is_swapped() else recorder.lets
+    lets = needed(with_softmaxes(lets), (out,))
+    if not recorder.ends:
+        raise NotTraceable("it uses no edges")
+    used = {name for let in lets for name in operands(let.op)}
+    types = recorder.types
+    params = [Param(name, types[name], "feature") for name in recorder.features if name in used]
+    constants = {name: rows for name, rows in recorder.constants.items() if name in used}
+    params += [Param(name, types[name], CONSTANT) for name in constants]
+    weights = {name: weight for name, weight in recorder.weights.items() if name in used}
+    params += [Param(name, types[name]) for name in weights]
+    program = Program(name, tuple(params), tuple(lets), (out,))
+    try:
+        verify(program)
+    except ProgramError as error:
+        raise NotTraceable(str(error)) from None
+    ends = [*recorder.ends, recorder.ends[0]][:2]
+    src, dst = reversed(ends) if recorder.is_swapped() else ends
+    return Traced(program, shape, weights, constants, src, dst, recorder.counts[Space.NODE])
+
+
+CONSTANT = "constant"

@@ -1,0 +1,239 @@
+"""Products of rows with weights, and functions over the axes of each row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from hetune.variants.frontend.tracing.alignment import Shape, is_rows, row_shape, rows_of, squeezed
+from hetune.variants.frontend.tracing.expressions import Expression, called, fixed
+from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
+from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.symbols import Rows, Symbol
+from hetune.variants.program.nodes import Dot, Fold, Linear, Map, Reshape
+
+Dims = int | Sequence[int] | None
+
+
+def _weight(x: Tensor) -> Expression:
+    if isinstance(x, Symbol):
+        assert isinstance(x.meaning, Expression)
+        return x.meaning
+    return fixed(x)
+
+
+@handles("linear")
+def _linear(
+    at: Interpreter, shape: Shape, input: Tensor, weight: Tensor, bias: Tensor | None = None
+) -> Rows:
+    product = torch.matmul(input, weight.t())
+    return rows_of(product if bias is None else product + bias)
+
+
+@handles("addmm", "baddbmm")
+def _addmm(
+    at: Interpreter,
+    shape: Shape,
+    input: Tensor,
+    x: Tensor,
+    w: Tensor,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+) -> Rows:
+    product = torch.matmul(x, w)
+    return rows_of(input * beta + product * alpha)
+
+
+@handles("matmul", "__matmul__", "mm", "bmm")
+def _matmul(at: Interpreter, shape: Shape, x: Tensor, w: Tensor) -> Rows:
+    if not is_rows(x) or (is_rows(w) and w.dim() < 3):
+        raise NotTraceable("a product over nodes or edges: multiply rows by parameters")
+    if is_rows(w):
+        return rows_of((x.unsqueeze(-1) * w.unsqueeze(-3)).sum(-2))
+    found = rows_of(x)
+    if found.axis == x.dim() - 1:
+        raise NotTraceable("a product over nodes or edges: multiply rows by parameters")
+    weight, inner = _weight(w), x.shape[-1]
+    if w.dim() == 1:
+        return rows_of((x * w).sum(-1))
+    outer = w.shape[-1]
+    if w.dim() > 2 and (found.axis != x.dim() - 2 or w.dim() != x.dim()):
+        raise NotTraceable(f"a product of {list(x.shape)} and {list(w.shape)}")
+    own = row_shape(tuple(x.shape[:-1]), found.axis)
+    heads = own if w.dim() == 2 else squeezed(shape[:-2])
+    if heads != own:
+        x = x.expand(*shape[:-2], *x.shape[-2:])
+        found = rows_of(x)
+    count = math.prod(heads)
+    if heads:
+        lead = x.shape[: found.axis] if w.dim() > 2 else heads
+        weight = called(torch.Tensor.expand, (weight, (*lead, inner, outer)), {})
+    flat = (count, inner, outer) if heads else (inner, outer)
+    name = at.recorder.weight(called(torch.Tensor.reshape, (weight, flat), {}), flat)
+    given = at.recorder.emit(Reshape(found.name, flat[:-1]), "reshape")
+    product = at.recorder.emit(Linear(given, name), f"by_{name}")
+    result = at.recorder.emit(Reshape(product, row_shape(shape, found.axis)), "reshape")
+    return Rows(result, found.axis)
+
+
+def folded(at: Interpreter, shape: Shape, x: Tensor, dims: Dims, fn: str, keep: bool) -> Rows:
+    """A function over axes of each row; `shape` is the result's."""
+    found = rows_of(x)
+    if dims is None:
+        raise NotTraceable(f"the {fn} of all elements: reduce rows by an end of the edges")
+    axes = sorted({axis % x.dim() for axis in ([dims] if isinstance(dims, int) else dims)})
+    if found.axis in axes:
+        raise NotTraceable(f"the {fn} of all nodes or edges: reduce rows by an end of the edges")
+    name = found.name
+    for axis in reversed(axes):
+        if x.shape[axis] != 1:
+            before = squeezed(d for i, d in enumerate(x.shape[:axis]) if i != found.axis)
+            name = _one_fold(at, name, len(before), fn)
+    axis = found.axis if keep else found.axis - sum(a < found.axis for a in axes)
+    return Rows(at.recorder.emit(Reshape(name, row_shape(shape, axis)), "reshape"), axis)
+
+
+def _one_fold(at: Interpreter, name: str, axis: int, fn: str) -> str:
+    recorder = at.recorder
+    let = next((let for let in recorder.lets if let.name == name), None)
+    if let and fn == "sum" and axis == len(let.type.shape) - 1 and isinstance(let.op, Map):
+        if let.op.fn == "square":
+            return recorder.emit(Dot(let.op.args[0], let.op.args[0]), "dot")
+        shapes = [recorder.types[arg].shape for arg in let.op.args]
+        if let.op.fn == "mul" and shapes[0] == shapes[1]:
+            return recorder.emit(Dot(*let.op.args), "dot")
+    return recorder.emit(Fold(name, axis, fn), fn)
+
+
+def _fold(fn: str) -> None:
+    def handler(
+        at: Interpreter,
+        shape: Shape,
+        x: Tensor,
+        dim: Dims = None,
+        keepdim: bool = False,
+        **kwargs: Any,
+    ) -> Rows:
+        return folded(at, shape, x, dim, fn, keepdim)
+
+    handles(*{"max": ("amax",), "min": ("amin",)}.get(fn, (fn,)))(handler)
+
+
+for _fn in ("sum", "mean", "max", "min"):
+    _fold(_fn)
+
+
+@handles("softmax")
+def _softmax(
+    at: Interpreter, shape: Shape, input: Tensor, dim: int, *args: Any, **kwargs: Any
+) -> Rows:
+    weight = (input - input.amax(dim, keepdim=True)).exp()
+    return rows_of(weight / weight.sum(dim, keepdim=True))
+
+
+@handles("norm", "vector_norm", "linalg_norm", "linalg_vector_norm")
+def _norm(
+    at: Interpreter,
+    shape: Shape,
+    x: Tensor,
+    p: float | str | None = 2,
+    dim: Dims = None,
+    keepdim: bool = False,
+    *args: Any,
+    **kwargs: Any,
+) -> Rows:
+    order = kwargs.get("ord", p)
+    order = 2 if order in (None, "fro") else order
+    axes: Any = dim
+    if order == 2:
+        return rows_of((x * x).sum(axes, keepdim).sqrt())
+    if order == 1:
+        return rows_of(x.abs().sum(axes, keepdim))
+    if order == math.inf:
+        return rows_of(x.abs().amax(axes, keepdim))
+    raise NotTraceable(f"the norm of order {order}: 1, 2 and inf compile")
+
+
+@handles("normalize")
+def _normalize(
+    at: Interpreter,
+    shape: Shape,
+    input: Tensor,
+    p: float = 2.0,
+    dim: int = 1,
+    eps: float = 1e-12,
+    out: None = None,
+) -> Rows:
+    return rows_of(input / input.norm(p, dim, keepdim=True).clamp(min=eps))
+
+
+@handles("layer_norm")
+def _layer_norm(
+    at: Interpreter,
+    shape: Shape,
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Rows:
+    axes = tuple(range(-len(normalized_shape), 0))
+    around = input - input.mean(axes, keepdim=True)
+    out = around * ((around * around).mean(axes, keepdim=True) + eps).rsqrt()
+    out = out if weight is None else out * weight
+    return rows_of(out if bias is None else out + bias)
+
+
+@handles("batch_norm")
+def _batch_norm(
+    at: Interpreter,
+    shape: Shape,
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Rows:
+    if training or running_mean is None or running_var is None:
+        raise NotTraceable("batch norm of the input's own statistics: call eval() for inference")
+    factor = (running_var + eps).rsqrt()
+    factor = factor if weight is None else factor * weight
+    term = -running_mean * factor
+    term = term if bias is None else term + bias
+    return rows_of(input * factor + term)
+
+
+@handles("gru_cell")
+def _gru_cell(
+    at: Interpreter,
+    shape: Shape,
+    input: Tensor,
+    hx: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None,
+) -> Rows:
+    def gates(x: Tensor, w: Tensor, b: Tensor | None) -> list[Tensor]:
+        terms: Sequence[Tensor | None] = [None] * 3 if b is None else b.chunk(3)
+        return [functional.linear(x, *gate) for gate in zip(w.chunk(3), terms, strict=True)]
+
+    reset_x, update_x, new_x = gates(input, w_ih, b_ih)
+    reset_h, update_h, new_h = gates(hx, w_hh, b_hh)
+    update = torch.sigmoid(update_x + update_h)
+    new = torch.tanh(new_x + torch.sigmoid(reset_x + reset_h) * new_h)
+    return rows_of(new + update * (hx - new))
+
+
+@handles("prelu")
+def _prelu(at: Interpreter, shape: Shape, input: Tensor, weight: Tensor) -> Rows:
+    return rows_of(functional.relu(input) - weight * functional.relu(-input))

@@ -1,0 +1,139 @@
+"""The program so far while a layer's forward runs on symbols."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+from torch import Tensor
+
+from hetune.variants.errors import ProgramError
+from hetune.variants.frontend.tracing.expressions import Expression
+from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.program.infer import infer
+from hetune.variants.program.nodes import End, Let, Op, Reduce, Reshape, Space, Type
+from hetune.variants.program.text import show_op
+
+
+class Recorder:
+    """Values of a program, what they are made of, and the edges that they belong to.
+
+    Attributes:
+        counts: Rows of nodes, and of edges as soon as some are met.
+        types: Of all values by name.
+        lets: The values, in order, none twice.
+        features: Names of the features.
+        weights: What each weight is, by name.
+        constants: What follows from the graph alone, rows first.
+        ends: The index of each edge at either end, in the order in which they were met.
+    """
+
+    def __init__(self, num_nodes: int) -> None:
+        self.counts: dict[Space, int] = {Space.NODE: num_nodes}
+        self.types: dict[str, Type] = {}
+        self.lets: list[Let] = []
+        self.features: list[str] = []
+        self.weights: dict[str, Expression] = {}
+        self.constants: dict[str, Tensor] = {}
+        self.ends: list[Tensor] = []
+        self._made: dict[Op, str] = {}
+        self._weight_names: dict[str, str] = {}
+
+    def feature(self, name: str, type_: Type) -> str:
+        """A new feature."""
+        name = self._new_name(name)
+        self.types[name] = type_
+        self.features.append(name)
+        return name
+
+    def weight(self, expression: Expression, shape: tuple[int, ...]) -> str:
+        """The shared weight of this value."""
+        if any(extent < 1 for extent in shape):
+            raise NotTraceable(f"a weight of shape {list(shape)} has no elements")
+        found = self._weight_names.get(expression.key)
+        if found is None:
+            found = self._new_name(expression.hint)
+            self._weight_names[expression.key] = found
+            self.types[found] = Type(Space.SHARED, shape)
+            self.weights[found] = expression
+        return found
+
+    def constant(self, tensor: Tensor, space: Space) -> str:
+        """Rows that follow from the graph alone.
+
+        Args:
+            tensor: ``[rows, *row shape]``.
+            space: What there is a row for.
+        """
+        for name, known in self.constants.items():
+            if self.types[name].space is space and _is_same(known, tensor):
+                return name
+        name = self._new_name(f"{space}_constant")
+        self.types[name] = Type(space, tuple(tensor.shape[1:]))
+        self.constants[name] = tensor
+        return name
+
+    def emit(self, op: Op, hint: str) -> str:
+        """The name of an operator's value."""
+        if isinstance(op, Reshape):
+            if self.types[op.x].shape == op.shape:
+                return op.x
+            source = next((let.op for let in self.lets if let.name == op.x), None)
+            if isinstance(source, Reshape):
+                return self.emit(Reshape(source.x, op.shape), hint)
+        if op not in self._made:
+            try:
+                type_ = infer(op, self.types)
+            except ProgramError as error:
+                raise NotTraceable(f"{show_op(op)}: {error}") from None
+            name = self._new_name(hint)
+            self.types[name] = type_
+            self.lets.append(Let(name, type_, op))
+            self._made[op] = name
+        return self._made[op]
+
+    def end_of(self, index: Tensor) -> End:
+        """Which end of the edges an index of nodes is; sources are met first, or swapped later."""
+        edges = self.counts.setdefault(Space.EDGE, len(index))
+        if len(index) != edges:
+            raise NotTraceable(
+                f"an index has {len(index)} nodes but the edges so far are {edges}: one set of "
+                "edges compiles"
+            )
+        for i, known in enumerate(self.ends):
+            if _is_same_index(known, index):
+                return _ENDS[i]
+        if len(self.ends) == len(_ENDS):
+            raise NotTraceable("an index is neither end of the edges: one set of edges compiles")
+        self.ends.append(index)
+        return _ENDS[len(self.ends) - 1]
+
+    def is_swapped(self) -> bool:
+        """Whether the end that rows are reduced at was met first."""
+        reduced = [let.op.end for let in self.lets if isinstance(let.op, Reduce)]
+        return bool(reduced) and reduced[0] is End.SRC
+
+    def _new_name(self, hint: str) -> str:
+        hint = re.sub(r"\W", "_", hint.removeprefix("_")) or "value"
+        name, copy = hint, 1
+        while name in self.types or name in ("program", "return", "groups"):
+            copy += 1
+            name = f"{hint}_{copy}"
+        return name
+
+
+_ENDS = (End.SRC, End.DST)
+
+
+def _is_same(one: Tensor, other: Tensor) -> bool:
+    return one is other or (
+        one.shape == other.shape
+        and one.dtype == other.dtype
+        and (one.data_ptr() == other.data_ptr() and one.stride() == other.stride())
+    )
+
+
+def _is_same_index(one: Tensor, other: Tensor) -> bool:
+    if one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr():
+        return one.storage_offset() == other.storage_offset() and one.stride() == other.stride()
+    return bool(torch.equal(one, other))

@@ -1,0 +1,80 @@
+"""What a traced program says at length, in the program's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from hetune.variants.program.nodes import (
+    End,
+    Let,
+    Map,
+    Op,
+    Reduce,
+    Softmax,
+    Space,
+    Take,
+    operands,
+)
+
+_SMALLEST = 1e-12
+"""What may be added to the sum of a softmax: less than 1 by more than a float can tell."""
+
+
+def with_ends_swapped(lets: Iterable[Let]) -> list[Let]:
+    """Values of the same edges turned round."""
+
+    def turned(op: Op) -> Op:
+        if isinstance(op, Take | Reduce) and op.end is not End.NONE:
+            return replace(op, end=End.DST if op.end is End.SRC else End.SRC)
+        return op
+
+    return [replace(let, op=turned(let.op)) for let in lets]
+
+
+def with_softmaxes(lets: list[Let]) -> list[Let]:
+    """Values where shifted exponentials over their sums are softmaxes."""
+    ops = {let.name: let.op for let in lets}
+    return [
+        let
+        if (score := _score(let.op, ops.get)) is None
+        else replace(let, op=Softmax(score, Space.NODE))
+        for let in lets
+    ]
+
+
+def _score(op: Op, op_of: Callable[[str], Op | None]) -> str | None:
+    """What an operator is the softmax of, over edges that share a destination."""
+    match op:
+        case Map("div", (top, below)):
+            pass
+        case _:
+            return None
+    match op_of(top), op_of(below):
+        case Map("exp", (shifted,)), Take(total, Space.EDGE, End.DST):
+            pass
+        case _:
+            return None
+    match op_of(total):
+        case Map("shift", (total,), float(term)) if 0 <= term <= _SMALLEST:
+            pass
+    match op_of(total), op_of(shifted):
+        case Reduce(added, Space.NODE, "sum", End.DST), Map("sub", (score, taken)) if added == top:
+            pass
+        case _:
+            return None
+    match op_of(taken):
+        case Take(largest, Space.EDGE, End.DST):
+            if op_of(largest) == Reduce(score, Space.NODE, "max", End.DST):
+                return score
+    return None
+
+
+def needed(lets: list[Let], results: Iterable[str]) -> list[Let]:
+    """The values that results need."""
+    wanted, kept = set(results), []
+    for let in reversed(lets):
+        if let.name in wanted:
+            wanted.update(operands(let.op))
+            kept.append(let)
+    return kept[::-1]

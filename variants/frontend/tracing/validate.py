@@ -1,0 +1,92 @@
+"""Whether a traced program computes what its layer does: both run on small random graphs.
+
+A program that is not confirmed is never used: whatever the tracer gets wrong, answers are right.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hetune.variants.frontend.tracing.arguments import CallArguments
+from hetune.variants.frontend.tracing.expressions import evaluate
+from hetune.variants.frontend.tracing.layer import Traced, trace
+from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.program.interpret import interpret
+
+_GRAPHS = 3
+_TOLERANCE = 1e-9
+"""Largest error relative to the largest element, in float64."""
+
+
+def validated(module: nn.Module, arguments: CallArguments) -> Traced:
+    """The program of a layer, confirmed on random graphs with loops, double edges and lone nodes.
+
+    Args:
+        module: The layer, in its mode; it is not changed.
+        arguments: Of a call, whose kinds and shapes count.
+
+    Raises:
+        NotTraceable: It has no program, or another one on other graphs, or computes something else.
+    """
+    try:
+        twin = copy.deepcopy(module).double()
+    except Exception as error:
+        raise NotTraceable(f"it cannot be copied: {error}") from None
+    random = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in twin.parameters():  # zeros at the start would hide mistakes
+            parameter.add_(torch.rand(parameter.shape, generator=random).to(parameter) * 0.2)
+    found: Traced | None = None
+    for i in range(_GRAPHS):
+        drawn = arguments.drawn(random, _num_nodes(module, i))
+        traced = trace(twin, drawn.values, drawn.features, drawn.num_nodes, drawn.num_edges)
+        if found is not None and traced.key != found.key:
+            raise NotTraceable("its program depends on the graph: branch on options alone")
+        _compare(twin, traced, drawn)
+        found = traced
+    assert found is not None
+    return found
+
+
+def parameters_of(module: nn.Module) -> dict[str, Tensor]:
+    """All parameters and buffers by name."""
+    named = (*module.named_parameters(remove_duplicate=False), *module.named_buffers())
+    return {name: tensor.detach() for name, tensor in named}
+
+
+def weights_of(traced: Traced, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A tensor [1, *row shape] for each weight of the program, in the dtype of the parameters."""
+    known: dict[str, Any] = {}
+    return {
+        name: evaluate(expression, parameters, known)[None]
+        for name, expression in traced.weights.items()
+    }
+
+
+def _num_nodes(module: nn.Module, i: int) -> int:
+    """A number of nodes that is no width of the layer, so that none is taken for another."""
+    widths = {extent for tensor in parameters_of(module).values() for extent in tensor.shape}
+    return [n for n in range(17, 17 + len(widths) + _GRAPHS + 1) if n not in widths][i]
+
+
+def _compare(twin: nn.Module, traced: Traced, drawn: CallArguments) -> None:
+    with torch.no_grad():
+        expected = copy.deepcopy(twin)(**drawn.values)
+        etype = torch.zeros_like(traced.src)
+        graph = HeteroGraph(traced.src, traced.dst, etype, num_nodes=drawn.num_nodes, num_etypes=1)
+        values = {name: drawn.values[name] for name in drawn.features}
+        values |= {name: rows.double() for name, rows in traced.constants.items()}
+        values |= weights_of(traced, parameters_of(twin))
+        found = interpret(traced.program, values, graph)
+    found = found.reshape(drawn.num_nodes, *traced.result_shape)
+    if not isinstance(expected, Tensor) or expected.shape != found.shape:
+        raise NotTraceable("its result has another form when it runs on numbers")
+    error = ((found - expected).abs().max() / expected.abs().max().clamp(min=1e-30)).item()
+    if not error <= _TOLERANCE:
+        raise NotTraceable(f"its program gives other numbers: they differ by {error:.0e}")
