@@ -29,6 +29,7 @@ def compile(
     selector: Selector | None = None,
     expected_runs: float | None = None,
     explore: bool = False,
+    dynamic: bool = False,
     cuda_graph: bool | None = None,
     vocabulary: VocabularyLike | None = None,
     precision: Precision | None = None,
@@ -60,6 +61,8 @@ def compile(
             the rounding of results; give a number to rule that out.
         explore: Whether the first calls on a graph try the variants between which the prediction
             cannot tell (3 at most, 4 calls each), and keep the fastest.
+        dynamic: Whether every call brings a new graph, as with mini-batches: the variant is chosen
+            once for graphs of a size, between two powers of two of nodes and of edges.
         cuda_graph: Whether a GPU's kernels are recorded as a CUDA graph on the third call in a row
             that runs the same variant on the same graph, and replayed from then on. Its memory is
             kept with the graph. If None, that is chosen along with the variant.
@@ -93,6 +96,7 @@ def compile(
         default_estimator=lambda device: Selector.load(device=device),
         expected_runs=expected_runs,
         explore=explore,
+        dynamic=dynamic,
         cuda_graph=cuda_graph,
         vocabulary=vocabulary,
         precision=precision,

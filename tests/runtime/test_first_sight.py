@@ -62,6 +62,28 @@ def test_what_is_new_in_every_call_is_not_indexed(kind, x, edges, counts):
     assert counts == {"graphs": 0, "runs": 0}
 
 
+def test_new_types_of_old_edges_are_new(rgcn, x, edges, counts):
+    layer = compile_layer(rgcn)
+    for _ in range(3):
+        layer(x, edges[0], edges[1].clone())
+    assert counts == {"graphs": 0, "runs": 0}
+
+
+def test_what_came_back_stays_compiled_among_many_new_graphs(rgcn, x, edges, counts):
+    layer = compile_layer(rgcn)
+    for _ in range(2):
+        layer(x, *edges)
+    new = [fresh(edges) for _ in range(40)]
+    for graph in new:
+        layer(x, *graph)
+    assert counts == {"graphs": 1, "runs": 1}
+    layer(x, *edges)
+    assert counts == {"graphs": 1, "runs": 2}
+    for _ in range(2):  # as is what comes back later
+        layer(x, *new[0])
+    assert counts == {"graphs": 2, "runs": 3}
+
+
 def test_keywords_are_read_too(rgcn, x, edges, counts):
     layer = compile_layer(rgcn)
     for _ in range(2):
@@ -177,6 +199,16 @@ def test_what_is_wrong_is_said_as_ever(layer, spoil, kind, message, x, edges):
         compiled(*spoil(x, *edges))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("wrong", [-1, 3])
+def test_the_last_of_more_types_than_are_compared_one_by_one_is_wrong(kind, wrong, x, edges):
+    compiled = compile_layer(getattr(geometric, kind)(8, 8, 3).eval())
+    edge_index, edge_type = (ids.repeat_interleave(4, -1) for ids in edges)
+    edge_type[-1] = wrong
+    with pytest.raises(GraphError, match=rf"edge_type\[599\] is {wrong}"):
+        compiled(x, edge_index, edge_type)
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -209,10 +241,14 @@ def check_fails_as(module, args):
         compile_layer(module)(*args)
 
 
-def test_a_node_of_another_type_is_an_error(x, graph):
+@pytest.mark.parametrize("times", [1, 4], ids=["one by one", "by operators"])
+@pytest.mark.parametrize("end", [0, 1])
+@pytest.mark.parametrize("wrong", [-1, 30])
+def test_a_node_of_another_type_is_an_error(wrong, end, times, x, graph):
     layer = compile_layer(geometric.HGTConv(8, 8, graph.metadata()).eval())
     lists = to_edge_index_dict(graph)
+    lists = {key: ids.repeat_interleave(times, 1) for key, ids in lists.items()}
     x_dict = dict(zip(graph.ntype_names, x.split([30, 20]), strict=True))
-    first = next(iter(lists))
+    next(iter(lists.values()))[end, -1] = wrong
     with pytest.raises(GraphError):
-        layer(x_dict, {**lists, first: lists[first] + 25})
+        layer(x_dict, lists)

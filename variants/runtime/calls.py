@@ -51,6 +51,7 @@ class Policy:
         cuda_graph: Whether a GPU's runs are replayed as one CUDA graph; chosen along with the
             variant if None.
         precision: What the layer may store tables in.
+        dynamic: Whether every call brings a new graph: `SizeChoices` are taken.
     """
 
     estimator: CostEstimator
@@ -59,13 +60,14 @@ class Policy:
     explore: bool = False
     cuda_graph: bool | None = None
     precision: Precision = "float32"
+    dynamic: bool = False
 
     def limited(self, memory_limit: int | None) -> Policy:
         """The same with a limit of its own; itself if None."""
         return self if memory_limit is None else replace(self, memory_limit=memory_limit)
 
     def choice(self, variants: tuple[Variant, ...], graph: HeteroGraph) -> Choice:
-        """What suits a graph, and why; over endless runs where none are told.
+        """What suits a graph, and why; over endless runs where none are told, or one if dynamic.
 
         Raises:
             MemoryLimitError: No variant fits the limit.
@@ -75,14 +77,15 @@ class Policy:
             graph,
             self.estimator,
             memory_limit=self.memory_limit,
-            expected_runs=self.expected_runs or math.inf,
+            expected_runs=self.expected_runs or (1.0 if self.dynamic else math.inf),
             cuda_graph=self.cuda_graph,
         )
 
     @property
     def is_free(self) -> bool:
         """Whether nobody has said how to choose."""
-        return self.memory_limit is None and self.expected_runs is None and not self.explore
+        told = self.memory_limit is not None or self.expected_runs is not None
+        return not (told or self.explore or self.dynamic)
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ def compile_layer(
     default_estimator: Callable[[Device], CostEstimator] = lambda device: RooflineEstimator(),
     expected_runs: float | None = None,
     explore: bool = False,
+    dynamic: bool = False,
     cuda_graph: bool | None = None,
     vocabulary: VocabularyLike | None = None,
     precision: Precision | None = None,
@@ -49,11 +50,13 @@ def compile_layer(
         memory_limit = before.memory_limit if memory_limit is None else memory_limit
         expected_runs = before.expected_runs if expected_runs is None else expected_runs
         vocabulary = module.vocabulary if vocabulary is None else vocabulary
-        explore, module = explore or before.explore, module.module
+        explore, dynamic = explore or before.explore, dynamic or before.dynamic
+        module = module.module
     if cuda_graph is None and runs.target == "cpu":
         cuda_graph = False
     estimator = estimator or default_estimator(runs.target)
-    policy = Policy(estimator, memory_limit, expected_runs, explore, cuda_graph, precision)
+    choosing = estimator, memory_limit, expected_runs, explore, cuda_graph
+    policy = Policy(*choosing, precision, dynamic)
     return CompiledLayer(module, runs, policy, vocabulary_of(vocabulary), sharing)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -40,6 +39,7 @@ from hetune.variants.runtime.layer_sharing import LayerSharing
 from hetune.variants.runtime.layer_status import LastCall, LayerStatus
 from hetune.variants.runtime.layer_use import LayerUse
 from hetune.variants.runtime.modes import differentiates, full_precision, transform
+from hetune.variants.runtime.size_choices import SizeChoices
 from hetune.variants.runtime.thread_watch import HELD_UP
 from hetune.variants.runtime.warm import Progress, compile_kernels, with_features
 from hetune.variants.runtime.weights import WeightCache
@@ -74,6 +74,7 @@ class CompiledLayer(ModuleWrapper):
         self._sharing, self._last = sharing or LayerSharing(), LastCall()
         self._first_sight: FirstSight | None = None
         self._graph_calls: GraphCalls | None = None
+        self._sizes = SizeChoices()
         self.training = module.training
         self.module = module
         found = self._adapted()
@@ -105,8 +106,9 @@ class CompiledLayer(ModuleWrapper):
         if adapter.read is not None:
             return adapter
         self._graph_calls = GraphCalls(adapter, self._run)
-        if self._policy.is_free and self._runs.backend.name == "cpp":
-            self._first_sight = FirstSight(adapter, self._graphs)
+        run = adapter.module_run
+        if run is not None and self._policy.is_free and self._runs.backend.name == "cpp":
+            self._first_sight = FirstSight(adapter, run, self._graphs)
         return adapter
 
     def forward(
@@ -160,8 +162,10 @@ class CompiledLayer(ModuleWrapper):
         first_sight = self._first_sight if is_free else None
         if first_sight and first_sight.is_left_to_module(self.module, args, kwargs):
             self._last.set(None, "the graph is small and new")
-            with suppress(Exception):  # what is wrong is said in our own words
+            try:
                 return self.module(*args, **kwargs)
+            except Exception:  # noqa: S110 - what is wrong is said in our own words
+                pass
         check_demands(memory_limit)
         if out is not None and (not isinstance(out, Tensor) or is_wrapper(out)):
             raise InputError(f"out is a {type(out).__name__}: give a tensor that has memory")
@@ -260,6 +264,8 @@ class CompiledLayer(ModuleWrapper):
         _, _, graph = self._prepare_choice(args, kwargs)
         policy = self._policy.limited(memory_limit)
         choice = policy.choice(tuple(self._promoted.values()), graph)
+        if policy.dynamic and (known := self._of_size(graph, policy).id) != choice.id:
+            choice = replace(choice, id=known, reason="chosen for another graph of this size")
         if self._runs.threads(self._promoted[choice.id], choice.seconds, graph) < choice.threads:
             choice = replace(choice, reason=f"{choice.reason}; with one thread for now: {HELD_UP}")
         return choice
@@ -293,8 +299,11 @@ class CompiledLayer(ModuleWrapper):
         args = args if kwargs else with_features(args)
         adapter, call, graph = self._prepare_choice(args, kwargs)
         policy = self._policy.limited(memory_limit)
-        calls = self.use_of(graph).calls(policy.memory_limit)
-        variants = calls.foreseen(tuple(self._promoted.values()), graph, policy)
+        if policy.dynamic:
+            variants: tuple[Variant, ...] = (self._of_size(graph, policy),)
+        else:
+            calls = self.use_of(graph).calls(policy.memory_limit)
+            variants = calls.foreseen(tuple(self._promoted.values()), graph, policy)
         compile_kernels(variants, self._runs.backend, progress)
         for variant in variants:
             weights = self._weights.weights(variant.plan, adapter, graph, call.edges)
@@ -349,6 +358,8 @@ class CompiledLayer(ModuleWrapper):
     def _variant(
         self, graph: HeteroGraph, variant: str | None, policy: Policy
     ) -> tuple[Chosen, Callable[[float], None] | None]:
+        if variant is None and policy.dynamic:
+            return Chosen(self._of_size(graph, policy), is_final=False), None
         if variant is None:
             calls = self.use_of(graph).calls(policy.memory_limit)
             variants = tuple(self._promoted.values())
@@ -358,6 +369,10 @@ class CompiledLayer(ModuleWrapper):
                 tell = None  # somebody records the run, whose time says nothing
             return chosen, tell
         return Chosen(self._runs.named(variant, self._promoted, graph, policy)), None
+
+    def _of_size(self, graph: HeteroGraph, policy: Policy) -> Variant:
+        found = self._sizes.id_of(tuple(self._promoted.values()), graph, policy)
+        return self._runs.named(found, self._promoted, graph, policy)
 
     def use_of(self, graph: HeteroGraph) -> LayerUse:
         """What is remembered of the layer's use of a graph."""

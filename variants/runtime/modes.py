@@ -10,14 +10,20 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+# Every call of a layer asks: looking names up in torch's large modules takes longer than asking.
+_tracing_state = torch._C._get_tracing_state
+_top_transform = torch._C._functorch.peek_interpreter_stack
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_records_gradients = torch.is_grad_enabled
+
 
 def transform() -> str | None:
     """What is at work where operators do not just run: kernels would not be seen by it."""
-    if torch._C._get_tracing_state() is not None:
+    if _tracing_state() is not None:
         return "torch.jit traces the call"
-    if torch._C._functorch.peek_interpreter_stack() is not None:
+    if _top_transform() is not None:
         return "a transform of torch.func is at work"
-    if torch._C._len_torch_dispatch_stack():
+    if _dispatch_modes():
         return "a dispatch mode, as of torch.export, is at work"
     return None
 
@@ -28,7 +34,7 @@ def differentiates(tensors: Callable[[], Iterable[Tensor]]) -> bool:
     Args:
         tensors: Gives them; not called where nothing is differentiated.
     """
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors()):
+    if _records_gradients() and any(tensor.requires_grad for tensor in tensors()):
         return True
     if forward_ad._current_level < 0:
         return False
