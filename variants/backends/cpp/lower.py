@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from hetune.variants.backends.cpp.abi import Arguments, ScratchSlot, Slot
 from hetune.variants.backends.cpp.flat_softmax import FlatSoftmax, softmax_across_edges
+from hetune.variants.backends.cpp.folded_dots import FoldedDots, has_folded_dots
 from hetune.variants.backends.cpp.gemm import GemmLowering
 from hetune.variants.backends.cpp.one_pass import OnePass, softmax_in_one_pass
 from hetune.variants.backends.cpp.pieces import pointer_type
@@ -82,7 +83,8 @@ def _by_blocks(
         if isinstance(kernel, Gemm):
             lowered = GemmLowering(kernel, name, launch, schedule, arguments, node_blocked)
         else:
-            lowered = TraversalLowering(
+            folded = has_folded_dots(kernel, launch, schedule.lanes)
+            lowered = (FoldedDots if folded else TraversalLowering)(
                 kernel,
                 name,
                 launch,

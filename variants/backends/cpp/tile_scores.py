@@ -7,7 +7,7 @@ from math import prod
 
 from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.cpp.operand import LINE
-from hetune.variants.backends.cpp.pieces import Piece, vector_type
+from hetune.variants.backends.cpp.pieces import vector_type
 from hetune.variants.backends.cpp.scopes import GATHERED, Frame
 from hetune.variants.backends.cpp.target import Assign, Declare, Do, For, If, Statement
 from hetune.variants.backends.cpp.traversal import TraversalLowering
@@ -94,10 +94,10 @@ class TileScores(TraversalLowering):
                     value = self._lanes_of(read)
                 case Apply(fn, args, const) if name not in wide:
                     value = apply(fn, tuple(numbers[arg] for arg in args), const)
-                case Inner(x, y):
+                case Inner() as inner:
                     products = self.scopes.unique(f"{name}_terms")
                     terms.append(Declare(kind, f"{products}[{self.schedule.lanes}]"))
-                    self._terms(products, x, y)
+                    self._terms(products, inner)
                     value = f"fold_rows({products})"
                 case _:
                     self._lower(statement)
@@ -153,15 +153,9 @@ class TileScores(TraversalLowering):
         wide = vector_type(self.schedule.lanes)
         return f"lanes_of<{wide}, {self.heads}>([&](int i) INLINE_LAMBDA {{ {body} }})"
 
-    def _terms(self, products: str, x: str, y: str) -> None:
+    def _terms(self, products: str, inner: Inner) -> None:
         """What is to be added up across lanes for each head."""
-        left, right = self.values[x], self.values[y]
-        other = dict(right.names)
-        by_head: dict[int, list[str]] = {}
-        for piece, text in left.names:
-            by_head.setdefault(piece.offset // left.shape[-1], []).append(
-                f"{text} * {other[Piece(piece.offset, piece.lanes)]}"
-            )
-        for head, factors in by_head.items():
+        for head, by_lanes in enumerate(self._products(inner)):
             place = f"i * {self.heads} + {head}" if self.heads > 1 else "i"
-            self.scopes.emit(Assign(f"{products}[{place}]", " + ".join(factors)))
+            factors = " + ".join(by_lanes[self.schedule.lanes])
+            self.scopes.emit(Assign(f"{products}[{place}]", factors))

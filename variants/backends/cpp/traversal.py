@@ -296,31 +296,29 @@ class TraversalLowering:
             self.scopes.emit(Declare(f"const {piece.type}", text, value))
 
     def _inner(self, name: str, expr: Inner) -> None:
+        shape = max(self.values[expr.x].shape, self.values[expr.y].shape, key=len)[:-1]
+        totals = [
+            " + ".join(
+                f"hsum({' + '.join(terms)})" if lanes > 1 else " + ".join(terms)
+                for lanes, terms in products.items()
+            )
+            for products in self._products(expr)
+        ]
+        self.values[name] = from_numbers(self.scopes, name, shape, totals, self.schedule.lanes)
+
+    def _products(self, expr: Inner) -> list[dict[int, list[str]]]:
+        """What an inner product adds up: for each innermost row, products of pieces by lanes."""
         x, y = self.values[expr.x], self.values[expr.y]
         longer, shorter = (x, y) if len(x.shape) >= len(y.shape) else (y, x)
         if not shorter.shape or shorter.shape != longer.shape[-len(shorter.shape) :]:
             raise KernelError(f"no inner product of rows of shapes {x.shape} and {y.shape}")
-        shape = longer.shape[:-1]
-        width, count = longer.shape[-1], prod(shape)
-        totals = [
-            self._inner_row(longer, shorter, i * width, i * width % prod(shorter.shape), width)
-            for i in range(count)
-        ]
-        self.values[name] = from_numbers(self.scopes, name, shape, totals, self.schedule.lanes)
-
-    def _inner_row(self, x: CppValue, y: CppValue, x_start: int, y_start: int, width: int) -> str:
-        """The sum over one innermost row: products of equal pieces first, then across lanes."""
-        by_lanes: dict[int, list[str]] = {}
-        for piece, left in x.names:
-            if not x_start <= piece.offset < x_start + width:
-                continue
-            other = Piece(piece.offset - x_start + y_start, piece.lanes)
-            right = next(text for candidate, text in y.names if candidate == other)
-            by_lanes.setdefault(piece.lanes, []).append(f"{left} * {right}")
-        return " + ".join(
-            f"hsum({' + '.join(terms)})" if lanes > 1 else " + ".join(terms)
-            for lanes, terms in by_lanes.items()
-        )
+        width, others = longer.shape[-1], dict(shorter.names)
+        heads: list[dict[int, list[str]]] = [{} for _ in range(prod(longer.shape) // width)]
+        for piece, left in longer.names:
+            right = others[Piece(piece.offset % prod(shorter.shape), piece.lanes)]
+            products = heads[piece.offset // width]
+            products.setdefault(piece.lanes, []).append(f"{left} * {right}")
+        return heads
 
 
 def _factors(x: CppValue, y: CppValue, piece: Piece) -> tuple[str, ...]:
