@@ -156,7 +156,7 @@ LINS = "kqv_lin.lins.paper"
 MULTIPLICATIVE = "multiplicative-self-attention"
 REFUSED = [
     (lambda: torch.nn.Linear(3, 3), "modules of type torch.nn.modules.linear.Linear are not"),
-    (lambda: OwnRGCN(4, 4, 2), "modules of type"),
+    (lambda: OwnRGCN(4, 4, 2), "it is traced by its first call"),
     (lambda: RGCNConv(4, 4, 2, aggr="max"), "aggr='max': 'add' and 'mean' are supported"),
     (lambda: RGCNConv((4, 3), 4, 2), "in_channels=(4, 3): source and destination widths differ"),
     (lambda: RGCNConv(4, 0, 2), "out_channels=0: widths of at least 1 are supported"),

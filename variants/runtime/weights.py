@@ -57,7 +57,7 @@ class WeightCache:
             InputError: The module is not on the graph's device.
         """
         version = adapter.parameters_version()
-        if version.devices != (graph.device,):
+        if version.devices not in ((), (graph.device,)):
             raise InputError(
                 f"the module is on {' and '.join(map(str, version.devices))} but x and the graph "
                 f"are on {graph.device}: move them to one device, and compile the module there"

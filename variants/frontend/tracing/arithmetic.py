@@ -283,7 +283,7 @@ _comparison(("le", "__le__", "less_equal"), True, True)
 def _eq(at: Interpreter, shape: Shape, x: Tensor, y: Operand) -> Rows:
     """Where roots are infinite: `masked_fill` puts 0 there."""
     found = rows_of(x)
-    root = next((let.op for let in at.recorder.lets if let.name == found.name), None)
+    root = at.recorder.op_of(found.name)
     if y != math.inf or not isinstance(root, Map) or root.fn != "rsqrt":
         raise NotTraceable("rows are compared for equality: compare with > or <")
     positive = Rows(at.recorder.emit(Map("step", root.args), "step"), found.axis)
@@ -292,11 +292,11 @@ def _eq(at: Interpreter, shape: Shape, x: Tensor, y: Operand) -> Rows:
 
 @handles("masked_fill")
 def _masked_fill(at: Interpreter, shape: Shape, x: Tensor, mask: Tensor, value: float) -> Rows:
-    ops = {let.name: let.op for let in at.recorder.lets}
-    root = ops.get(rows_of(x).name) if is_rows(x) else None
+    op_of = at.recorder.op_of
+    root = op_of(rows_of(x).name) if is_rows(x) else None
     if isinstance(root, Map) and root.fn == "rsqrt" and value == 0 and is_rows(mask):
-        match ops.get(rows_of(mask).name):
-            case Map("one_minus", (step,)) if ops.get(step) == Map("step", root.args):
+        match op_of(rows_of(mask).name):
+            case Map("one_minus", (step,)) if op_of(step) == Map("step", root.args):
                 return Rows(at.recorder.emit(Map("rsqrt0", root.args), "rsqrt0"), rows_of(x).axis)
     return _where(at, shape, mask, value, x)
 

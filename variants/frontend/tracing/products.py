@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from hetune.variants.frontend.tracing.absorb import linear
 from hetune.variants.frontend.tracing.alignment import Shape, is_rows, row_shape, rows_of, squeezed
 from hetune.variants.frontend.tracing.expressions import Expression, called, fixed
 from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
@@ -75,9 +76,13 @@ def _matmul(at: Interpreter, shape: Shape, x: Tensor, w: Tensor) -> Rows:
         lead = x.shape[: found.axis] if w.dim() > 2 else heads
         weight = called(torch.Tensor.expand, (weight, (*lead, inner, outer)), {})
     flat = (count, inner, outer) if heads else (inner, outer)
-    name = at.recorder.weight(called(torch.Tensor.reshape, (weight, flat), {}), flat)
+    weight = called(torch.Tensor.reshape, (weight, flat), {})
     given = at.recorder.emit(Reshape(found.name, flat[:-1]), "reshape")
-    product = at.recorder.emit(Linear(given, name), f"by_{name}")
+    if heads:
+        name = at.recorder.weight(weight, flat)
+        product = at.recorder.emit(Linear(given, name), f"by_{name}")
+    else:
+        product = linear(at.recorder, given, weight, (inner, outer))
     result = at.recorder.emit(Reshape(product, row_shape(shape, found.axis)), "reshape")
     return Rows(result, found.axis)
 
@@ -101,13 +106,13 @@ def folded(at: Interpreter, shape: Shape, x: Tensor, dims: Dims, fn: str, keep: 
 
 def _one_fold(at: Interpreter, name: str, axis: int, fn: str) -> str:
     recorder = at.recorder
-    let = next((let for let in recorder.lets if let.name == name), None)
-    if let and fn == "sum" and axis == len(let.type.shape) - 1 and isinstance(let.op, Map):
-        if let.op.fn == "square":
-            return recorder.emit(Dot(let.op.args[0], let.op.args[0]), "dot")
-        shapes = [recorder.types[arg].shape for arg in let.op.args]
-        if let.op.fn == "mul" and shapes[0] == shapes[1]:
-            return recorder.emit(Dot(*let.op.args), "dot")
+    op = recorder.op_of(name)
+    if fn == "sum" and axis == len(recorder.types[name].shape) - 1 and isinstance(op, Map):
+        if op.fn == "square":
+            return recorder.emit(Dot(op.args[0], op.args[0]), "dot")
+        shapes = [recorder.types[arg].shape for arg in op.args]
+        if op.fn == "mul" and shapes[0] == shapes[1]:
+            return recorder.emit(Dot(*op.args), "dot")
     return recorder.emit(Fold(name, axis, fn), fn)
 
 

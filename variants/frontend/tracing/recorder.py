@@ -37,6 +37,7 @@ class Recorder:
         self.constants: dict[str, Tensor] = {}
         self.ends: list[Tensor] = []
         self._made: dict[Op, str] = {}
+        self._ops: dict[str, Op] = {}
         self._weight_names: dict[str, str] = {}
 
     def feature(self, name: str, type_: Type) -> str:
@@ -78,7 +79,7 @@ class Recorder:
         if isinstance(op, Reshape):
             if self.types[op.x].shape == op.shape:
                 return op.x
-            source = next((let.op for let in self.lets if let.name == op.x), None)
+            source = self.op_of(op.x)
             if isinstance(source, Reshape):
                 return self.emit(Reshape(source.x, op.shape), hint)
         if op not in self._made:
@@ -89,7 +90,7 @@ class Recorder:
             name = self._new_name(hint)
             self.types[name] = type_
             self.lets.append(Let(name, type_, op))
-            self._made[op] = name
+            self._made[op], self._ops[name] = name, op
         return self._made[op]
 
     def end_of(self, index: Tensor) -> End:
@@ -107,6 +108,10 @@ class Recorder:
             raise NotTraceable("an index is neither end of the edges: one set of edges compiles")
         self.ends.append(index)
         return _ENDS[len(self.ends) - 1]
+
+    def op_of(self, name: str) -> Op | None:
+        """What gives a value; None of inputs."""
+        return self._ops.get(name)
 
     def is_swapped(self) -> bool:
         """Whether the end that rows are reduced at was met first."""

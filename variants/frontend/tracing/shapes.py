@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hetune.variants.frontend.tracing.absorb import sliced
 from hetune.variants.frontend.tracing.alignment import (
     Shape,
-    align,
     is_rows,
     row_shape,
+    rows_named,
     rows_of,
     squeezed,
 )
@@ -21,7 +22,7 @@ from hetune.variants.frontend.tracing.arithmetic import as_symbol, binary
 from hetune.variants.frontend.tracing.edges import gathered
 from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
-from hetune.variants.frontend.tracing.symbols import Rows
+from hetune.variants.frontend.tracing.symbols import Rows, Symbol
 from hetune.variants.program.nodes import Concat, Reshape, Slice
 
 
@@ -92,22 +93,19 @@ def _permuted(at: Interpreter, shape: Shape, x: Tensor, *dims: Any) -> Rows:
 @handles("cat", "concat", "concatenate")
 def _cat(at: Interpreter, shape: Shape, tensors: Sequence[Tensor], dim: int = 0) -> Rows:
     dim = dim + len(shape) if dim < 0 else dim
-    names, axis = [], 0
+    like = rows_of(next(tensor for tensor in tensors if is_rows(tensor)))
+    axis, space = like.axis, at.recorder.types[like.name].space
+    if dim == axis:
+        raise NotTraceable("rows of nodes or edges are put one after the other")
+    names = []
     for tensor in tensors:
-        own = (*shape[:dim], tensor.shape[dim], *shape[dim + 1 :])
-        like = next(t for t in tensors if is_rows(t))
-        lone = align(at.recorder, [tensor], own) if is_rows(tensor) else None
-        if lone is None:
-            # Beside rows of zeros, numbers and parameters become rows.
-            zero = (like.narrow(dim, 0, 1) if like.shape[dim] > 1 else like) * 0.0
-            spread = zero.expand(own) + tensor
-            lone = align(at.recorder, [spread], own)
-        axis = lone.axis
-        if dim == axis:
-            raise NotTraceable("rows of nodes or edges are put one after the other")
+        own = tuple(tensor.shape)
+        if is_rows(tensor) or not isinstance(tensor, Symbol):
+            name = rows_named(at.recorder, tensor, space, axis)
+        else:
+            raise NotTraceable("a parameter has a row for each node: give it as an input")
         lead = squeezed(extent for i, extent in enumerate(own[:dim]) if i != axis)
         tail = math.prod(extent for i, extent in enumerate(own) if i >= dim and i != axis)
-        (name,) = lone.names
         names.append(at.recorder.emit(Reshape(name, (*lead, tail)), "reshape"))
     found = at.recorder.emit(Concat(tuple(names)), "concat") if len(names) > 1 else names[0]
     return Rows(at.recorder.emit(Reshape(found, row_shape(shape, axis)), "reshape"), axis)
@@ -159,7 +157,11 @@ def _sliced(at: Interpreter, x: Tensor, dim: int, start: int, extent: int) -> tu
     lead = squeezed(size for i, size in enumerate(shape[:dim]) if i != found.axis)
     step = math.prod(size for i, size in enumerate(shape) if i > dim and i != found.axis)
     flat = at.recorder.emit(Reshape(found.name, (*lead, shape[dim] * step)), "reshape")
-    part = at.recorder.emit(Slice(flat, start * step, (start + extent) * step), "slice")
+    first, last = start * step, (start + extent) * step
+    if lead:
+        part = at.recorder.emit(Slice(flat, first, last), "slice")
+    else:
+        part = sliced(at.recorder, flat, first, last)
     name = at.recorder.emit(Reshape(part, row_shape(after, found.axis)), "reshape")
     return Rows(name, found.axis), after
 

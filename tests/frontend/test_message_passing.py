@@ -1,0 +1,173 @@
+"""`hetune.compile` of message-passing layers: results, calls, and what runs uncompiled."""
+
+from __future__ import annotations
+
+import copy
+import re
+import warnings
+
+import pytest
+import torch
+from tests.frontend.message_passing_cases import CASES, WIDTH, arguments_on, mlp, pyg
+from torch import nn
+
+import hetune
+from hetune.variants.errors import GraphError, InputError
+from hetune.variants.runtime.compile_layer import compile_layer
+from hetune.variants.runtime.fallback import FallbackWarning
+
+EDGES = torch.randint(0, 90, (2, 700), generator=torch.Generator().manual_seed(0))
+NODES = 99
+REASONS = (
+    r"is a \w+ of rows: only sums are supported",
+    r"is a \w+ of rows that are no weights",
+    r"is a sum at sources",
+    r"modules of type .* are not supported",
+)
+"""What no kernel computes yet."""
+
+
+def close(found, layer, arguments):
+    exact = {
+        name: value.double() if value.is_floating_point() else value
+        for name, value in arguments.items()
+    }
+    expected = copy.deepcopy(layer).double()(**exact)
+    error = (found - expected).abs().max() / expected.abs().max()
+    assert error < 1e-5
+
+
+@pytest.mark.parametrize("name", CASES)
+@torch.no_grad()
+def test_all_variants_give_the_layers_results(name):
+    torch.manual_seed(0)
+    for case in CASES[name]:
+        layer = case.make().eval()
+        arguments = arguments_on(EDGES, NODES, case.given)
+        layer(**arguments)  # lazy parameters
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", FallbackWarning)
+            compiled = compile_layer(layer, backend="torch")
+            close(compiled(**arguments), layer, arguments)
+        for warning in told:
+            reason = str(warning.message)
+            assert any(re.search(known, reason) for known in REASONS), reason
+        for variant in compiled.variants:
+            close(compiled(**arguments, variant=variant), layer, arguments)
+
+
+LAYERS = {
+    "GCN": lambda: pyg.GCNConv(WIDTH, 4),
+    "GAT": lambda: pyg.GATConv(WIDTH, 4, heads=2),
+    "GIN": lambda: pyg.GINConv(mlp(WIDTH, 8, 4)),
+}
+
+
+@pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
+@torch.no_grad()
+def test_kernels_give_the_layers_results(make):
+    layer = make().eval()
+    compiled = compile_layer(layer)
+    for seed in range(3):
+        edges = torch.randint(0, NODES - 3, (2, 400 + seed))
+        arguments = arguments_on(edges, NODES, ())
+        close(compiled(**arguments), layer, arguments)
+    assert compiled.explain(**arguments).id in compiled.variants
+
+
+@torch.no_grad()
+def test_new_parameters_and_edges_count():
+    layer = pyg.GCNConv(WIDTH, 4)
+    compiled = compile_layer(layer, backend="torch")
+    arguments = arguments_on(EDGES.clone(), NODES, ("edge_weight",))
+    close(compiled(**arguments), layer, arguments)
+    layer.lin.weight.mul_(2)
+    close(compiled(**arguments), layer, arguments)
+    arguments["edge_weight"].add_(1)
+    close(compiled(**arguments), layer, arguments)
+    arguments["edge_index"][0, :50] = 3
+    close(compiled(**arguments), layer, arguments)
+    compiled.train()
+    close(compiled(**arguments), layer, arguments)
+
+
+@torch.no_grad()
+def test_batch_norm_in_training_runs_uncompiled():
+    layer = pyg.GINConv(mlp(WIDTH, 8, 4)).eval()
+    compiled = compile_layer(layer, backend="torch")
+    arguments = arguments_on(EDGES, NODES, ())
+    close(compiled(**arguments), layer, arguments)
+    compiled.train()
+    with pytest.warns(FallbackWarning, match=r"call eval\(\) for inference"):
+        compiled(**arguments)
+    compiled.eval()
+    close(compiled(**arguments), layer, arguments)
+
+
+class LastTwo(pyg.MessagePassing):
+    """Computes something else on some graphs."""
+
+    def forward(self, x, edge_index):
+        if edge_index.shape[1] == 2:
+            x = -x
+        return self.propagate(edge_index, x=x)
+
+
+@torch.no_grad()
+def test_a_graph_with_another_program_is_left_to_the_module():
+    layer = LastTwo()
+    compiled = compile_layer(layer, backend="torch")
+    arguments = arguments_on(EDGES, NODES, ())
+    close(compiled(**arguments), layer, arguments)
+    arguments = arguments_on(torch.tensor([[0, 1], [1, 2]]), 3, ())
+    with pytest.warns(FallbackWarning, match="its program depends on the graph"):
+        close(compiled(**arguments), layer, arguments)
+    arguments = arguments_on(torch.empty(2, 0, dtype=torch.int64), 3, ())
+    with pytest.warns(FallbackWarning, match="the graph has no edges"):
+        assert (compiled(**arguments) == 0).all()
+
+
+@torch.no_grad()
+def test_other_calls_run_uncompiled_or_are_refused():
+    layer = pyg.GATConv(WIDTH, 4).eval()
+    compiled = compile_layer(layer, backend="torch")
+    arguments = arguments_on(EDGES, NODES, ())
+    close(compiled(**arguments), layer, arguments)
+    with pytest.warns(FallbackWarning, match="it was compiled for calls with x: "):
+        _, (_, alpha) = compiled(**arguments, return_attention_weights=True)
+    assert alpha.shape[1] == 1
+    with pytest.warns(FallbackWarning, match="x is a tuple: tensors and numbers compile"):
+        compiled((arguments["x"], arguments["x"]), EDGES)
+    with pytest.raises(InputError, match="GATConv: missing a required argument: 'edge_index'"):
+        compiled(arguments["x"])
+    with pytest.raises(GraphError, match=r"edge_index\[1, 0\] is 99"):
+        compiled(arguments["x"], torch.tensor([[0], [NODES]]))
+    with pytest.warns(FallbackWarning, match="gradients are needed"), torch.enable_grad():
+        compiled(**arguments).sum().backward()
+    assert layer.bias.grad is not None
+
+
+@torch.no_grad()
+def test_cached_layers_run_uncompiled():
+    compiled = compile_layer(pyg.GCNConv(WIDTH, 4, cached=True), backend="torch")
+    arguments = arguments_on(EDGES, NODES, ())
+    with pytest.warns(FallbackWarning, match="cached=True keeps to its first graph"):
+        first = compiled(**arguments)
+    assert torch.equal(first, compiled(arguments["x"], EDGES[:, :9]))
+
+
+def test_models_of_such_layers_are_compiled():
+    torch.manual_seed(0)
+    model = pyg.Sequential(
+        "x, edge_index",
+        [
+            (pyg.GCNConv(WIDTH, 8), "x, edge_index -> x"),
+            nn.ReLU(),
+            (pyg.SAGEConv(8, 4), "x, edge_index -> x"),
+        ],
+    ).eval()
+    compiled = hetune.compile(model, backend="torch")
+    arguments = arguments_on(EDGES, NODES, ())
+    with torch.no_grad():
+        found = compiled(arguments["x"], EDGES)
+        torch.testing.assert_close(found, model(arguments["x"], EDGES), rtol=1e-5, atol=1e-5)
