@@ -20,7 +20,7 @@ from _reference import TOLERANCE, reference, relative_error
 from _registry import candidates, missing
 from _results import Results, held_cells, print_cells
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import track
 from torch import Tensor
 
 from hetune.profiling.measure.rounds import interleave
@@ -30,9 +30,8 @@ from hetune.variants.exhaustion import is_out_of_memory
 class CellRunner:
     """Measures one cell: probes each candidate, checks its output, times all interleaved."""
 
-    def __init__(self, cell: Cell, options: argparse.Namespace, progress: Progress) -> None:
-        self._cell, self._options, self._progress = cell, options, progress
-        self._task = progress.add_task(cell.key, total=None)
+    def __init__(self, cell: Cell, options: argparse.Namespace) -> None:
+        self._cell, self._options = cell, options
         self._references: dict[str, tuple[Tensor, str]] = {}
         self._entries: dict[str, dict[str, Any]] = {}
         self._runs: dict[str, Any] = {}
@@ -43,14 +42,12 @@ class CellRunner:
         """The cell's record for the results file."""
         problem = self._cell.problem()
         graph, threads = problem.graph, self._options.threads
-        self._progress.update(self._task, total=2 * len(chosen))
         with torch.inference_mode():
             for candidate in chosen:
                 entry = {"name": candidate.name, "model": candidate.model, "status": "ok"}
                 self._entries[candidate.name] = entry
                 self._prepare(candidate, problem, entry)
             self._time()
-        self._progress.remove_task(self._task)
         return {
             "key": self._cell.key,
             "layer": self._cell.layer,
@@ -66,7 +63,6 @@ class CellRunner:
         }
 
     def _prepare(self, candidate: Candidate, problem: Problem, entry: dict[str, Any]) -> None:
-        self._say(candidate.name, "memory")
         reason = missing(candidate)
         if reason is not None:
             entry.update(status="not run", detail=reason)
@@ -81,14 +77,12 @@ class CellRunner:
             )
             entry.update(_probe_record(found))
             if found.status == "ok":
-                self._say(candidate.name, "checking")
                 try:
                     self._check(candidate, problem, entry, found.seconds)
                 except Exception as error:  # whatever a peer raises is its result
                     lost = is_out_of_memory(error)
                     entry.update(status="out of memory" if lost else "failed")
                     entry["detail"] = describe(error)
-        self._progress.advance(self._task)
 
     def _check(
         self, candidate: Candidate, problem: Problem, entry: dict[str, Any], seconds: float
@@ -120,23 +114,13 @@ class CellRunner:
             name: rounds_within(seconds, options.rounds, budget)
             for name, seconds in self._seconds.items()
         }
-        total = self._progress.tasks[-1].completed + sum(rounds.values())
-        self._progress.update(self._task, total=total)
-
-        def say(name: str) -> None:
-            self._say(name, "timing")
-            self._progress.advance(self._task)
-
-        samples = interleave(self._runs, rounds, seed=options.seed, progress=say)
+        samples = interleave(self._runs, rounds, seed=options.seed)
         for name, sample in samples.items():
             # What the first call takes beyond a warm one is preparation, too: compiling, indexing.
             preprocess = max(0.0, self._first[name] - sample.median)
             self._entries[name].update(as_json(sample), preprocess_s=round(preprocess, 6))
         self._runs.clear()
         WORKSPACE.clear()
-
-    def _say(self, name: str, what: str) -> None:
-        self._progress.update(self._task, description=f"{self._cell.key}  {what} {name}")
 
 
 def _probe_record(found: Probe) -> dict[str, Any]:
@@ -154,23 +138,13 @@ def run(options: argparse.Namespace) -> int:
     set_threads(options.threads)
     warnings.filterwarnings("ignore", category=UserWarning)  # the peers' own
     results = Results.open(options.out, fingerprint(options.threads), commit(), options.fresh)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        cells = _cells(options)
-        overall = progress.add_task("cells", total=len(cells))
-        for cell in cells:
-            chosen = candidates(cell.layer, compiled=options.compile, only=options.only)
-            if not results.has(cell.key, [candidate.name for candidate in chosen]):
-                try:
-                    results.put(CellRunner(cell, options, progress).measure(chosen))
-                except MissingGraphError as error:
-                    progress.console.print(f"[yellow]skipped {cell.key}: {error}")
-            progress.advance(overall)
+    for cell in track(_cells(options), console=console, transient=True, description="cells"):
+        chosen = candidates(cell.layer, compiled=options.compile, only=options.only)
+        if not results.has(cell.key, [candidate.name for candidate in chosen]):
+            try:
+                results.put(CellRunner(cell, options).measure(chosen))
+            except MissingGraphError as error:
+                console.print(f"[yellow]skipped {cell.key}: {error}")
     print_cells(results.cells, console)
     return 0
 

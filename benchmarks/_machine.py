@@ -22,7 +22,7 @@ def fingerprint(threads: int) -> dict[str, Any]:
     facts: dict[str, Any] = {
         **this_machine().as_dict(),
         "machine": this_machine().digest,
-        "peers": {name: _version(name) for name in _PEERS},
+        "peers": {name: version_of(name) for name in _PEERS},
         "threads": threads,
         "allocator": "default",
     }
@@ -35,11 +35,11 @@ def commit() -> str | None:
 
     Results are no part of what is measured: to write them makes nothing dirty.
     """
-    head = _first_line("git", "-C", str(_ROOT), "rev-parse", "HEAD")
+    head = first_line("git", "-C", str(_ROOT), "rev-parse", "HEAD")
     if head is None:
         return None
     code = (".", ":(exclude)benchmarks/results")
-    changed = _first_line("git", "-C", str(_ROOT), "status", "--porcelain", "-uno", "--", *code)
+    changed = first_line("git", "-C", str(_ROOT), "status", "--porcelain", "-uno", "--", *code)
     return f"{head}-dirty" if changed else head
 
 
@@ -60,16 +60,18 @@ def set_threads(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
+    """Of an installed package; None if it is not there."""
     try:
         return version(package)
     except PackageNotFoundError:
         return None
 
 
-def _first_line(*command: str) -> str | None:
+def first_line(*command: str) -> str | None:
+    """That a command prints; None if it fails or prints nothing."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.splitlines()[0] if done.stdout else None
+    return done.stdout.splitlines()[0].strip() if done.stdout else None

@@ -78,7 +78,8 @@ def probe(cell: Cell, name: str, *, threads: int, limit_bytes: int, timeout: flo
         if not receiver.poll(timeout + _STARTING):
             process.kill()
             return Probe("too slow", f"no answer within {timeout:.0f} s")
-        answer = receiver.recv_bytes().decode()
+        found: Probe = receiver.recv()
+        return found
     except EOFError:  # killed without a word: by the kernel for its memory, or a crash
         process.join()
         killed = process.exitcode == -9
@@ -89,8 +90,6 @@ def probe(cell: Cell, name: str, *, threads: int, limit_bytes: int, timeout: flo
         process.join(5)
         if process.is_alive():
             process.kill()
-    status, detail, seconds, peak, total = answer.split("\x1f")
-    return Probe(status, detail, float(seconds), int(peak), int(total))
 
 
 def _child(sender: Connection, cell: Cell, name: str, threads: int, limit_bytes: int) -> None:
@@ -102,8 +101,7 @@ def _child(sender: Connection, cell: Cell, name: str, threads: int, limit_bytes:
     except Exception as error:  # a benchmark records what went wrong, whatever it was
         lost = is_out_of_memory(error)
         result = Probe("out of memory" if lost else "failed", describe(error))
-    fields = (result.status, result.detail, result.seconds, result.peak_bytes, result.total_bytes)
-    sender.send_bytes("\x1f".join(map(str, fields)).encode())
+    sender.send(result)
 
 
 def _run(cell: Cell, name: str, limit_bytes: int) -> Probe:

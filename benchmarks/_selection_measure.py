@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import track
 
 from hetune.costmodel.fingerprint import this_machine
 from hetune.profiling.campaign.run import run_units
@@ -31,19 +31,12 @@ def measure_all(
     count = sum(map(len, wanted.values()))
     console.print(f"{count:,} units, {len(left):,} problems left of them")
     end = time.monotonic() + seconds
-    columns = (
-        TextColumn("{task.description:40}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-    )  # fmt: skip
-    with Supervisor(limits, seed=seed) as supervisor, Progress(*columns, console=console) as bar:
-        task = bar.add_task("", total=len(left))
-        for spec, units in left.items():
+    with Supervisor(limits, seed=seed) as supervisor:
+        for spec, units in track(left.items(), console=console, description="problems"):
             if time.monotonic() > end:
                 console.print("time is up: run this again to go on")
                 break
-            name = f"{spec}"
-            bar.update(task, description=name)
             endings = run_units(units, campaign, store, supervisor=supervisor)
             lost = {str(k): n for k, n in endings.items() if k != "ok"}
             if lost:
-                bar.console.print(f"{name}: {lost}")
-            bar.advance(task)
+                console.print(f"{spec}: {lost}")

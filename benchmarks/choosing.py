@@ -27,7 +27,6 @@ from _measure import geometric_mean, seconds_of
 from _selection_graphs import LAYERS, pairs, present, specs
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 from hetune.costmodel.features.graph import graph_features
 from hetune.costmodel.selection.selector import Selector
@@ -73,7 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not found:
         return 0
     total = summary(found)
-    console.print(table(found, total))
+    for name, each in total.items():
+        console.print(f"{name}: {each}")
     for name, goal in GOALS.items():
         reached = total[name]["max" if name.endswith("_ms") else "geometric_mean"]
         console.print(f"{name}: {reached:.3g} (goal: at most {goal:g})")
@@ -165,19 +165,6 @@ def summary(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
         ms = [each[f"{name}_ms"] for each in found]
         result[f"{name}_ms"] = {"median": round(statistics.median(ms), 4), "max": round(max(ms), 4)}
     return result
-
-
-def table(found: Sequence[dict[str, Any]], total: dict[str, Any]) -> Table:
-    """Selection in runs of the chosen layer, graph by graph."""
-    shown = Table("input", "run ms", *_IN_RUNS, title="selection, in runs of the chosen layer")
-    for each in found:
-        name = f"{each['layer']} {each['graph']} {each['d_in']}x{each['d_out']}"
-        runs = (f"{each[f'{column}_runs']:.3f}" for column in _IN_RUNS)
-        shown.add_row(name, f"{each['run_ms']:.3f}", *runs)
-    shown.add_section()
-    for row in ("geometric_mean", "max"):
-        shown.add_row(row, "", *(f"{total[column][row]:.3f}" for column in _IN_RUNS))
-    return shown
 
 
 def parser() -> argparse.ArgumentParser:

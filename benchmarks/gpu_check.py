@@ -25,13 +25,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _gpu import card, commit, missing
+from _gpu import card, missing
 from _gpu_graphs import LARGE, REAL, TIMED, graph_named
 from _gpu_peers import Cells, compile_ahead, each_plan, plans_of
 from _gpu_report import peers_lines, roofline_lines
 from _gpu_roofline import Roofline
 from _gpu_serve import Serving
 from _gpu_units import LIMIT, UNIT_S, Held, Unit, serve, work
+from _machine import commit
 from _peers.problem import LAYERS as PEER_LAYERS
 from torch import nn
 

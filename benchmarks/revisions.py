@@ -30,7 +30,6 @@ from _measure import as_json, geometric_mean
 from _peers.problem import LAYERS
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from hetune.profiling.measure.timing import Timing
 
@@ -144,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         old = stack.enter_context(running(stack.enter_context(copied(old_name))))
         source = stack.enter_context(copied(new_name)) if new_name else _ROOT
         new = stack.enter_context(running(source))
-        progress = stack.enter_context(Progress(console=Console(stderr=True)))
+        progress = stack.enter_context(Progress(console=Console(soft_wrap=True)))
         wanted = [
             (layer, graph, width)
             for layer in options.layers
@@ -152,7 +151,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for width in options.widths
         ]
         for layer, graph, width in progress.track(wanted, description="layers"):
-            cells.append(measure(old, new, layer, graph, width, options))
+            cells.append(cell := measure(old, new, layer, graph, width, options))
+            progress.console.print(_line(cell))
     report = {
         "machine": fingerprint(options.threads),
         "old": old_name,
@@ -160,29 +160,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "share": round(geometric_mean([cell["share"] for cell in cells]), 4),
         "cells": cells,
     }
-    Console().print(_table(report))
+    names = f"{report['new'][:12]} against {old_name[:12]}"
+    print(f"{names}: {report['share']:.3f}, geometric mean")
     if options.out:
         options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return 0
 
 
-def _table(report: dict[str, Any]) -> Table:
-    table = Table(title=f"{report['new'][:12]} against {report['old'][:12]}")
-    for title in ("layer", "variant", "old, ms", "new, ms", "new / old", "bits"):
-        table.add_column(title, overflow="fold")
-    for cell in report["cells"]:
-        table.add_row(
-            cell["key"],
-            cell["variants"]["new"],
-            *(
-                f"{cell[name]['median_ms']:.2f} ± {cell[name]['iqr_ms']:.2f}"
-                for name in ("old", "new")
-            ),
-            f"{cell['share']:.3f}",
-            "same" if cell["same_bits"] else "others",
-        )
-    table.add_row("geometric mean", "", "", "", f"{report['share']:.3f}", "")
-    return table
+def _line(cell: dict[str, Any]) -> str:
+    times = (f"{cell[of]['median_ms']:.2f} ± {cell[of]['iqr_ms']:.2f} ms" for of in ("old", "new"))
+    bits = "same bits" if cell["same_bits"] else "other bits"
+    took = f"{' -> '.join(times)}, {cell['share']:.3f}"
+    return f"{cell['key']}: {took}, {bits}, {cell['variants']['new']}"
 
 
 def _parser() -> argparse.ArgumentParser:

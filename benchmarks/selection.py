@@ -63,7 +63,6 @@ from hetune.variants.runtime.roofline import MachineModel
 _RESULTS = Path(__file__).resolve().parent / "results"
 _CAMPAIGN = "selection-test"
 _MODES = ("measure", "finals", "evaluate")
-_FACETS = ("layer", "widths", "family", "graph")
 _MOST_ROUNDS = 25
 """Of the fastest variants: what is judged must be known better than what models learn from."""
 _FINAL_ROUNDS = 45
@@ -148,9 +147,10 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
         console.print(_rich(shown))
     for note in tables.notes(report):
         console.print(note)
-    for facet in _FACETS:
-        console.print(_rich(tables.facet_table(report, facet)))
-    console.print(goals_table(report))
+    score = report.score()
+    for name, field, goal in GOALS:
+        verdict = "met" if _met(score, field, goal) else "missed"
+        console.print(f"{name}: {getattr(score, field):.3f}; goal: at most {goal:g}: {verdict}")
     again = between_sessions(sessions)
     if again is not None:
         console.print(
@@ -251,10 +251,6 @@ def as_record(report: Report) -> dict[str, Any]:
         "about": dict(report.about),
         "noise_floor": round(report.noise_floor, 4),
         "scores": {name: asdict(score) for name, score in report.scores.items()},
-        "by": {
-            facet: {name: asdict(part.score()) for name, part in report.by(facet).items()}
-            for facet in _FACETS
-        },
         "goals": {
             name: {"goal": goal, "reached": getattr(score, field), "met": _met(score, field, goal)}
             for name, field, goal in GOALS
@@ -270,18 +266,6 @@ def as_record(report: Report) -> dict[str, Any]:
             for o in report.outcomes
         ],
     }
-
-
-def goals_table(report: Report) -> Table:
-    """What the choices must reach, and what they reach."""
-    shown = Table(title="goals")
-    for column in ("figure", "goal", "reached", ""):
-        shown.add_column(column)
-    score = report.score()
-    for name, field, goal in GOALS:
-        met = "met" if _met(score, field, goal) else "[bold]missed"
-        shown.add_row(name, f"at most {goal:g}", f"{getattr(score, field):.3f}", met)
-    return shown
 
 
 def _met(score: Any, field: str, goal: float) -> bool:

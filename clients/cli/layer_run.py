@@ -21,6 +21,7 @@ from hetune.variants.errors import InputError, VariantError
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph import index_native
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.kernel.precision import Precision
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.domain import split_relations
 from hetune.variants.runtime.warm import compile_kernels
@@ -44,6 +45,7 @@ class LocalRun:
         seed: Draws features and the order of timing.
         cuda_graph: Whether runs are replayed as one CUDA graph; None: where that should be faster.
             Variants are compared by runs whose kernels the host starts.
+        precision: What the layer may store tables in.
     """
 
     graph: GraphSource
@@ -56,6 +58,7 @@ class LocalRun:
     rounds: int = 5
     seed: int = 0
     cuda_graph: bool | None = False
+    precision: Precision = "float32"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,10 +97,15 @@ def prepare(run: LocalRun, say: Say) -> PreparedRun:
     module = run.layer.module(graph).to(device.device)
     selector = hetune.Selector.load(device=device.target)
     layer = compile_layer(
-        module, backend=device.backend, estimator=selector, cuda_graph=run.cuda_graph
+        module,
+        backend=device.backend,
+        estimator=selector,
+        cuda_graph=run.cuda_graph,
+        precision=run.precision,
     )
     if run.variant is not None and run.variant not in layer.variants:
         option = "" if device.target == "cpu" else f" --device {device.target}"
+        option += "" if run.precision == "float32" else f" --precision {run.precision}"
         raise VariantError(
             f"no variant {run.variant!r}: `hetune variants --layer {run.layer.kind}{option}` lists "
             "them"
@@ -111,7 +119,11 @@ def prepare(run: LocalRun, say: Say) -> PreparedRun:
     graph = graph.to(device.device)
     start = time.perf_counter()
     choice = selector.choose(
-        module, graph, memory_limit=run.memory_limit, cuda_graph=run.cuda_graph
+        module,
+        graph,
+        memory_limit=run.memory_limit,
+        cuda_graph=run.cuda_graph,
+        precision=run.precision,
     )
     chosen = choice.candidate(run.variant or choice.id).id
     took = console.seconds(time.perf_counter() - start)
@@ -144,7 +156,7 @@ def perform(run: LocalRun, say: Say) -> RunOutcome:
     )
     is_native = isinstance(device.backend, CppBackend)
     if is_native:
-        _compile(ready, device, {candidate.id for candidate in wanted}, say)
+        _compile(ready, device, run.precision, {candidate.id for candidate in wanted}, say)
     with torch.no_grad():
         start = device.now()
         ready.layer(ready.x, ready.graph, variant=ready.chosen)
@@ -180,10 +192,12 @@ def index_seconds(graph: hetune.HeteroGraph) -> dict[str, float]:
     return total
 
 
-def _compile(ready: PreparedRun, device: RunDevice, ids: set[str], say: Say) -> None:
+def _compile(
+    ready: PreparedRun, device: RunDevice, precision: Precision, ids: set[str], say: Say
+) -> None:
     module = ready.layer.module
     assert isinstance(module, RelationalLayer)
-    everything = Compiler(device.backend).schedule(module.program())
+    everything = Compiler(device.backend).schedule(module.program(), precision)
     variants = [variant for variant in everything if variant.id in ids]
     start = time.perf_counter()
     with console.progress_bar("compiling") as update:

@@ -88,6 +88,12 @@ MemoryLimit = Annotated[
     str | None,
     typer.Option(help="Most memory for a run's temporaries, scratch and result: 500MB, 2GB."),
 ]
+Stored = Annotated[
+    str,
+    typer.Option(
+        "--precision", help="What rows that edges read may be stored in: float32, or bf16 as well."
+    ),
+]
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

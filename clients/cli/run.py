@@ -25,6 +25,7 @@ from hetune.clients.cli.options import (
     MemoryLimit,
     Processor,
     Rounds,
+    Stored,
     Threads,
     Top,
     size_of,
@@ -32,6 +33,7 @@ from hetune.clients.cli.options import (
     with_options,
 )
 from hetune.clients.cli.sources import GraphSource, LayerSource
+from hetune.variants.kernel.precision import check_precision
 from hetune.variants.plan.choices import VANILLA
 
 
@@ -65,6 +67,7 @@ def run(
     rounds: Rounds = 5,
     threads: Threads = None,
     device: Processor = "cpu",
+    precision: Stored = "float32",
 ) -> None:
     """Run a layer on a graph: load, index, choose, run, and time variants beside each other."""
     use_threads(threads)
@@ -80,6 +83,7 @@ def run(
         top=None if every else top,
         rounds=rounds,
         seed=source.seed,
+        precision=check_precision(precision),
     )
     terminal = console.beside(out)
     outcome = perform(request, _say(terminal.print))
@@ -107,6 +111,7 @@ def bench(
     as_json: Annotated[
         Path | None, typer.Option("--json", help="Write all times to this file, too.")
     ] = None,
+    precision: Stored = "float32",
 ) -> None:
     """Compare variants on several graphs: the best of each, and what the choice loses."""
     use_threads(threads)
@@ -130,6 +135,7 @@ def bench(
             top=None if every else top,
             rounds=rounds,
             seed=source.seed,
+            precision=check_precision(precision),
         )
         outcome = perform(request, _say(console.err().print))
         _add_row(rows, each.name, outcome)

@@ -21,6 +21,7 @@ from hetune.clients.cli.options import (
     Layer,
     MemoryLimit,
     PlannedDevice,
+    Stored,
     Threads,
     Width,
     size_of,
@@ -31,6 +32,7 @@ from hetune.clients.cli.sources import GraphSource, LayerSource
 from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import InputError, VariantError
 from hetune.variants.frontend.presets import preset_programs
+from hetune.variants.kernel.precision import check_precision
 from hetune.variants.passes.pipeline import Pass
 from hetune.variants.plan.choices import PlanChoices, schedule_id
 from hetune.variants.plan.variants import Variant, device_of
@@ -47,18 +49,20 @@ def variants(
         bool, typer.Option("--source", help="With --show: print the generated code, too.")
     ] = False,
     device: PlannedDevice = DeviceName.cpu,
+    precision: Stored = "float32",
 ) -> None:
     """List the promoted variants of a layer with default options, or show one of them."""
     if source and show is None:
         raise InputError("--source needs --show ID: it prints the code of one variant")
     program = preset_programs(layer.value, width, heads)[0]
-    found = Compiler.of(device.value).schedule(program)
+    found = Compiler.of(device.value).schedule(program, check_precision(precision))
     if show is None:
         _list(found)
         return
     by_id = {variant.id: variant for variant in found}
     if show not in by_id:
         asked = f"--layer {layer.value}{'' if device == 'cpu' else f' --device {device.value}'}"
+        asked += "" if precision == "float32" else f" --precision {precision}"
         raise VariantError(f"no variant {show!r}: `hetune variants {asked}` lists them")
     _show(by_id[show], source)
 
@@ -74,6 +78,7 @@ def explain(
     ] = None,
     threads: Threads = None,
     device: PlannedDevice = DeviceName.cpu,
+    precision: Stored = "float32",
 ) -> None:
     """Say which variant would run on a graph, and why; no kernel is compiled."""
     use_threads(threads)
@@ -85,11 +90,15 @@ def explain(
         memory_limit=size_of(memory_limit, "--memory-limit"),
         seed=source.seed,
         cuda_graph=None,
+        precision=check_precision(precision),
     )
     out = console.out()
     ready = prepare(request, lambda text: out.print(text, markup=False, soft_wrap=True))
     explained = hetune.Selector.load(device=device.value).explain(
-        ready.layer.module, ready.graph, memory_limit=request.memory_limit
+        ready.layer.module,
+        ready.graph,
+        memory_limit=request.memory_limit,
+        precision=request.precision,
     )
     out.print(_launches(explained))
     choice = explained.choice

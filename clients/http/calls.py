@@ -34,6 +34,7 @@ from hetune.variants.errors import InputError
 from hetune.variants.graph.edit import Parallel
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.vocabulary import VocabularyLike
+from hetune.variants.kernel.precision import Precision
 
 # Graphs.
 
@@ -142,6 +143,7 @@ def put_model(
     *,
     jumping: Jumping = "none",
     vocabulary: VocabularyLike | None = None,
+    precision: Precision | None = None,
 ) -> ServiceCall[None]:
     """Gives the service a version of a model. Giving it an equal one again changes nothing.
 
@@ -157,12 +159,14 @@ def put_model(
             for, in their order: a `Vocabulary`, its file, a dictionary or a graph; by default
             those that a compiled layer has. Graphs with other names are refused then, those with
             the same in another order met in theirs.
+        precision: "bf16" lets layers store tables that edges read as bfloat16; by default what a
+            compiled layer may.
 
     Raises:
         ConflictError: The version is there and differs.
         InputError: It is no such model.
     """
-    description, weights = describe(layers, jumping, vocabulary)
+    description, weights = describe(layers, jumping, vocabulary, precision)
     body = Pieces(description.model_dump_json(), weights)
     return ServiceCall("PUT", _version_path(name, version), nothing, body)
 

@@ -74,7 +74,7 @@ def compile(
         precision: ``"bf16"`` lets variants store the rows that edges read as bfloat16, and products
             on a GPU round their operands to it. Sums, scores and softmaxes stay float32. Results
             are off by at most 1e-2 of the largest value, where scores are below 16 in size.
-            None: ``"float32"``.
+            None: ``"bf16"`` if all of the module's parameters are of bfloat16, else ``"float32"``.
 
     Returns:
         A module with the same call signature, whose layers also take a `HeteroGraph` in place of

@@ -12,6 +12,7 @@ from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Unsupported
 from hetune.variants.frontend.presets import preset_program
 from hetune.variants.kernel.device import Device
+from hetune.variants.kernel.precision import Precision
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.program.nodes import Program
 
@@ -21,6 +22,7 @@ def variants_for(
     widths: tuple[int, int] | int | None,
     heads: int,
     device: Device,
+    precision: Precision,
 ) -> tuple[Variant, ...]:
     """The variants of a layer.
 
@@ -29,19 +31,21 @@ def variants_for(
         widths: As of `Selector.choose`.
         heads: Of a layer given by name.
         device: What they are made for.
+        precision: What they may store tables in.
 
     Raises:
         VariantError: The module is not supported.
         InputError: There is no such layer, or its widths are missing or do not fit.
     """
     if isinstance(layer, Program):
-        return variants_of(layer, device)
+        return variants_of(layer, device, precision)
     if isinstance(layer, str):
-        return variants_of(preset_program(layer, *_widths(layer, widths), heads), device)
+        program = preset_program(layer, *_widths(layer, widths), heads)
+        return variants_of(program, device, precision)
     adapter = adapt(layer)
     if isinstance(adapter, Unsupported):
         raise VariantError(f"{type(layer).__name__} has no variants: {adapter.reason}")
-    return variants_of(adapter.program, device)
+    return variants_of(adapter.program, device, precision)
 
 
 def _widths(layer: str, widths: tuple[int, int] | int | None) -> tuple[int, int]:

@@ -35,6 +35,7 @@ from hetune.variants.errors import HetuneError, InputError, ModelError
 from hetune.variants.frontend.presets import OF_EVERY_FAMILY
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.kernel.device import Device
+from hetune.variants.kernel.precision import Precision, check_precision
 from hetune.variants.program.nodes import Program
 from hetune.variants.runtime.choice import Choice, choose
 from hetune.variants.runtime.cost_estimates import CostEstimates, RooflineEstimator, replay_seconds
@@ -59,6 +60,7 @@ class Options(TypedDict, total=False):
     memory_limit: int | None
     expected_runs: float
     cuda_graph: bool | None
+    precision: Precision
 
 
 class Selector:
@@ -165,6 +167,7 @@ class Selector:
         memory_limit: int | None = None,
         expected_runs: float = math.inf,
         cuda_graph: bool | None = None,
+        precision: Precision = "float32",
     ) -> Choice:
         """The variant that should run fastest.
 
@@ -178,6 +181,7 @@ class Selector:
             expected_runs: Over how many runs indexing the graph is spread.
             cuda_graph: Whether runs are replayed as one CUDA graph; chosen along with the variant
                 if None. Nothing is on a CPU.
+            precision: As of `hetune.compile`.
 
         Raises:
             VariantError: The module is not supported.
@@ -186,7 +190,7 @@ class Selector:
             MemoryLimitError: No variant fits the limit.
         """
         return choose(
-            variants_for(layer, widths, heads, self.device),
+            variants_for(layer, widths, heads, self.device, check_precision(precision)),
             graph,
             self,
             memory_limit=memory_limit,
@@ -207,8 +211,8 @@ class Selector:
             layers: Names of presets, one for each layer.
             graph: What to run on.
             widths: Of the input and of each layer's output: one more than there are layers.
-            options: `heads`, `memory_limit`, `expected_runs` and `cuda_graph` of each layer, as of
-                `choose`.
+            options: `heads`, `memory_limit`, `expected_runs`, `cuda_graph` and `precision` of each
+                layer, as of `choose`.
 
         Raises:
             InputError: The widths do not fit the layers.

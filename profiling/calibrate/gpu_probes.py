@@ -99,12 +99,12 @@ def replayed(device: torch.device, recorder: Recorder) -> Probe:
         CompileError: The kernel cannot be compiled here.
         RuntimeError: They cannot be recorded.
     """
-    run, nothing = _little(device), torch.zeros(1, device=device)
+    run = _little(device)
 
-    def runs() -> Tensor:
+    def runs() -> tuple[Tensor, ...]:
         for _ in range(_STARTS):
             run()
-        return nothing
+        return ()
 
     with recorder.on(device):
         again, _ = recorder.record(runs)

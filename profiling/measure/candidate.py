@@ -129,7 +129,7 @@ class CandidateRun:
         return 2 if self.run_seconds < self._bench.short_seconds else 1
 
     def _check(self, oracle: Oracle) -> None:
-        first = self._timed(lambda found: oracle.error(found.cpu())).seconds
+        first = self._timed(lambda found: oracle.error(tuple(rows.cpu() for rows in found))).seconds
         if not self.relative_error <= TOLERANCE:
             self.give_up(
                 Status.WRONG,
@@ -146,14 +146,14 @@ class CandidateRun:
                 f"of {limit:g} s",
             )
 
-    def _timed(self, check: Callable[[Tensor], float] | None = None) -> TimedRun:
-        result, sample = self._bench.watch.time(self._run)
+    def _timed(self, check: Callable[[tuple[Tensor, ...]], float] | None = None) -> TimedRun:
+        results, sample = self._bench.watch.time(self._run)
         if check is not None:
-            self.relative_error = check(result)
+            self.relative_error = check(results)
         self._spent += sample.seconds
         return sample
 
-    def _run(self, mark: Mark | None = None) -> Tensor:
+    def _run(self, mark: Mark | None = None) -> tuple[Tensor, ...]:
         assert self._executable is not None
         return self._executable.run(self._features, self._weights, mark=mark)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from hetune.profiling.measure.inputs import Inputs
 from hetune.variants.errors import ProgramError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.program.interpret import interpret
+from hetune.variants.program.interpret import interpret_results
 from hetune.variants.program.limitation import limitation
 from hetune.variants.program.nodes import (
     Count,
@@ -31,21 +31,21 @@ _WHOLE_HUB = 0.5
 
 
 class Oracle:
-    """A program's result, for all nodes or a sample of them.
+    """A program's results, for all rows, or those of a sample of nodes and the edges into them.
 
     Where a node's row depends on the edges that come in, and on nothing behind them, a large
     graph's sample has the rows of the whole graph. The node with most edges is in it unless it
     alone takes half of the sample; numbers that are not finite are found everywhere.
 
     Args:
-        program: What to compute; its result has a row for each node.
+        program: What to compute; its results have a row for each node, or each edge.
         graph: What to compute it on.
         inputs: Of all variants.
         most_elements: Bounds what the sample takes.
         seed: Of the sample.
 
     Attributes:
-        nodes: The nodes that are checked; None for all.
+        nodes: The nodes that are checked, in node results; None for all.
     """
 
     def __init__(
@@ -62,8 +62,9 @@ class Oracle:
         width = max(_width(program), 1)
         rows = most_elements // width
         self.nodes: Tensor | None = None
+        checked: dict[Space, Tensor] = {}
         if graph.num_nodes + graph.num_edges <= rows or looks_behind(program):
-            expected = _interpret(program, graph, {**inputs.weights, **inputs.features})
+            found = _interpret(program, graph, {**inputs.weights, **inputs.features})
         else:
             self.nodes = sample_nodes(graph, rows, seed)
             part, kept, edges, place = incoming(graph, self.nodes)
@@ -72,23 +73,48 @@ class Oracle:
                 name: values[rows_of[program.type_of(name).space]]
                 for name, values in inputs.features.items()
             }
-            expected = _interpret(program, part, {**inputs.weights, **features})[place]
-        self._expected = expected.flatten(1)
-        self._largest = self._expected.abs().max().item() if expected.numel() else 0.0
+            found = _interpret(program, part, {**inputs.weights, **features})
+            checked = {Space.NODE: self.nodes, Space.EDGE: edges}
+            here = {Space.NODE: place, Space.EDGE: torch.arange(part.num_edges)}
+            found = tuple(
+                rows[here[program.type_of(name).space]]
+                for name, rows in zip(program.results, found, strict=True)
+            )
+        self._results = tuple(
+            _Expected(rows, checked.get(program.type_of(name).space))
+            for name, rows in zip(program.results, found, strict=True)
+        )
+
+    def error(self, found: tuple[Tensor, ...]) -> float:
+        """``max |found - expected| / max |expected|`` of the worst float32 result [rows, ...].
+
+        Infinite where a number is not finite, of whatever row.
+        """
+        pairs = zip(self._results, found, strict=True)
+        return max(expected.error(rows) for expected, rows in pairs)
+
+
+class _Expected:
+    """One result.
+
+    Args:
+        rows: What is expected.
+        checked: Which rows of the whole graph's these are; None for all.
+    """
+
+    def __init__(self, rows: Tensor, checked: Tensor | None) -> None:
+        self._rows, self._checked = rows, checked
+        self._largest = rows.abs().max().item() if rows.numel() else 0.0
 
     def error(self, found: Tensor) -> float:
-        """``max |found - expected| / max |expected|`` of a float32 result [N, ...].
-
-        Infinite where a number is not finite, of whatever node.
-        """
         # A sum with anything infinite or undefined is neither finite nor defined.
         if not bool(found.sum().isfinite()):
             return float("inf")
-        if not self._expected.numel():
+        if not self._rows.numel():
             return 0.0
-        rows = found.flatten(1)
-        rows = rows if self.nodes is None else rows[self.nodes]
-        return (rows - self._expected).abs_().max().item() / (self._largest or 1.0)
+        found = found.view(len(found), *self._rows.shape[1:])
+        rows = found if self._checked is None else found[self._checked]
+        return (rows - self._rows).abs_().max().item() / (self._largest or 1.0)
 
 
 def looks_behind(program: Program) -> bool:
@@ -150,9 +176,11 @@ def incoming(graph: HeteroGraph, nodes: Tensor) -> tuple[HeteroGraph, Tensor, Te
     return part, kept, edges, place[nodes].long()
 
 
-def _interpret(program: Program, graph: HeteroGraph, values: Mapping[str, Tensor]) -> Tensor:
+def _interpret(
+    program: Program, graph: HeteroGraph, values: Mapping[str, Tensor]
+) -> tuple[Tensor, ...]:
     exact = {name: value.double() for name, value in values.items()}
-    return interpret(program, exact, graph).float()
+    return tuple(rows.float() for rows in interpret_results(program, exact, graph))
 
 
 def _width(program: Program) -> int:

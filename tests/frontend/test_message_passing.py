@@ -138,6 +138,11 @@ def test_other_calls_run_uncompiled_or_are_refused():
     assert alpha.shape[1] == 1
     with pytest.warns(FallbackWarning, match="x is a tuple: tensors and numbers compile"):
         compiled((arguments["x"], arguments["x"]), EDGES)
+    with (
+        pytest.warns(FallbackWarning, match="autocast is on"),
+        torch.autocast("cpu", dtype=torch.bfloat16),
+    ):
+        assert compiled(**arguments).dtype == layer(**arguments).dtype
     with pytest.raises(InputError, match="GATConv: missing a required argument: 'edge_index'"):
         compiled(arguments["x"])
     with pytest.raises(GraphError, match=r"edge_index\[1, 0\] is 99"):

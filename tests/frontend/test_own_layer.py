@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import hetune
-from hetune.layers import Graph, Value, constant, edge, etype, node, relu, shared
+from hetune.layers import Graph, Value, constant, dot, edge, etype, node, relu, shared, softmax
 from hetune.profiling.campaign.run import run_units
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
@@ -86,6 +86,27 @@ def test_rows_of_nodes_and_edges_go_by_name_or_in_order():
         torch.testing.assert_close(layer.module(x, edge_index, f=f, c=c, s=s), expected)
         s.neg_()  # what is kept of it is made anew
         torch.testing.assert_close(layer(x, -c, f, s, graph), expected)
+
+
+@hetune.layer_program
+def attention(g: Graph, x: Value, w: Value, a: Value) -> tuple[Value, Value]:
+    """A layer that returns its attention, too."""
+    share = softmax(dot(g.src(x) @ w, a), over=g.nodes)
+    return g.sum(share * (g.src(x) @ w)), share
+
+
+def test_attention_comes_back_in_the_edges_own_order(graph):
+    program = attention(x=node(8), w=etype(8, 2, 4), a=shared(2, 4))
+    draw = torch.Generator().manual_seed(4)
+    made = {"w": torch.randn(3, 8, 2, 4, generator=draw), "a": torch.randn(2, 4, generator=draw)}
+    layer, x = hetune.compile(program, weights=made), torch.randn(20, 8, generator=draw)
+    with torch.no_grad():
+        expected = layer.module(x, graph)
+        assert [list(rows.shape) for rows in expected] == [[20, 8], [60, 2]]
+        for variant in layer.variants:
+            torch.testing.assert_close(layer(x, graph, variant=variant), expected)
+        with pytest.raises(InputError, match="out= is for one result, and the layer has 2"):
+            layer(x, graph, out=torch.empty(20, 8))
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def check_buffers(plan: Plan) -> None:
     given -= {param.name for param in reordered_features(plan.program)}
     temporaries = {buffer.name for buffer in plan.temporaries}
     views = {view.name: view.base for view in plan.views}
-    assert plan.result in temporaries
+    assert set(plan.results) <= temporaries
     assert not given & temporaries
     used: set[str] = set()
     scratch: set[str] = set()

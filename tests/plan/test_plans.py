@@ -246,7 +246,7 @@ def test_a_result_that_is_there_already_is_copied(line):
     program = parse(f"program p(x: node[4] feature)\n{line}  return {result}\n")
     plan = lower(program)
     assert kernels(plan) == ["traverse node"]
-    assert [buffer.name for buffer in plan.temporaries] == [plan.result] == [f"{result}_copy"]
+    assert [buffer.name for buffer in plan.temporaries] == [*plan.results] == [f"{result}_copy"]
     graph = AWKWARD["hub"]()
     values = random_parameters(program, graph)
     found = run_plan(plan, values, graph)
@@ -315,8 +315,10 @@ def test_merged_groups_hold_each_edge_type_once():
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("return s", "its result has edge rows: only node rows are supported"),
-        ("y: node[] = sum c node\n  return y, s", "it has 2 results: only one is supported"),
+        (
+            "y: dst_pair[] = sum s dst_pair\n  return y",
+            "its result y has dst_pair rows: only rows of nodes or edges are supported",
+        ),
         (
             "y: node[] = sum s node src\n  return y",
             "y is a sum at sources: only those at destinations are supported",

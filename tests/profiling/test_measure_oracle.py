@@ -6,12 +6,28 @@ import pytest
 import torch
 
 from hetune.profiling.measure.inputs import Inputs, random_inputs
-from hetune.profiling.measure.oracle import Oracle, incoming, looks_behind, sample_nodes
+from hetune.profiling.measure.oracle import (
+    MOST_ELEMENTS,
+    Oracle,
+    incoming,
+    looks_behind,
+    sample_nodes,
+)
 from hetune.variants.errors import ProgramError
 from hetune.variants.frontend.presets import PRESETS, preset_program
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.program.interpret import interpret
-from hetune.variants.program.nodes import End, Let, Param, Program, Space, Take, Type
+from hetune.variants.program.interpret import interpret, interpret_results
+from hetune.variants.program.nodes import (
+    End,
+    Let,
+    Map,
+    Param,
+    Program,
+    Reduce,
+    Space,
+    Take,
+    Type,
+)
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.testing.graphs import typed_graph
 from hetune.variants.testing.programs import PROGRAMS
@@ -42,11 +58,11 @@ def test_a_sample_s_rows_are_those_of_the_whole_graph(layer, heads, graph):
     assert oracle.nodes is not None
     assert 10 < oracle.nodes.numel() < 300
     right = exact(layer, graph, inputs).float()
-    assert oracle.error(right) < 1e-6
-    assert oracle.error(right.flatten(1)) < 1e-6
+    assert oracle.error((right,)) < 1e-6
+    assert oracle.error((right.flatten(1),)) < 1e-6
     wrong = right.clone()
     wrong[oracle.nodes[-1]] += 0.01 * right[oracle.nodes].abs().max()
-    assert oracle.error(wrong) == pytest.approx(0.01, rel=1e-3)
+    assert oracle.error((wrong,)) == pytest.approx(0.01, rel=1e-3)
 
 
 def test_all_nodes_are_checked_where_that_is_affordable(graph):
@@ -58,7 +74,7 @@ def test_all_nodes_are_checked_where_that_is_affordable(graph):
     for node in (0, 250, 499):
         wrong = right.clone()
         wrong[node, 3] += right.abs().max()
-        assert oracle.error(wrong) == pytest.approx(1.0)
+        assert oracle.error((wrong,)) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -70,14 +86,14 @@ def test_a_number_that_is_not_finite_is_an_infinite_error_wherever_it_is(value, 
     outside = next(node for node in range(500) if node not in oracle.nodes.tolist())
     wrong = exact(layer, graph, inputs).float()
     wrong[outside, 0] = value
-    assert oracle.error(wrong) == math.inf
+    assert oracle.error((wrong,)) == math.inf
 
 
 def test_graphs_without_nodes_have_no_error():
     nothing = HeteroGraph(torch.empty(0).int(), torch.empty(0).int(), num_nodes=0, num_etypes=2)
     layer = program("rgcn")
     oracle = Oracle(layer, nothing, random_inputs(layer, Domain(nothing), 0))
-    assert oracle.error(torch.empty(0, 8)) == 0.0
+    assert oracle.error((torch.empty(0, 8),)) == 0.0
 
 
 def star(leaves: int, others: int) -> HeteroGraph:
@@ -133,16 +149,36 @@ def test_rows_that_hang_on_more_than_the_edges_that_come_in(name, behind, graph)
     whole = Oracle(program, graph, inputs)
     some = Oracle(program, graph, inputs, most_elements=2000)
     assert (some.nodes is None) is behind
-    expected = whole._expected if behind else whole._expected[some.nodes]
-    torch.testing.assert_close(some._expected, expected)
+    [expected] = interpret_results(program, {**inputs.weights, **inputs.features}, graph)
+    assert whole.error((expected,)) < 1e-6
+    assert some.error((expected,)) < 1e-6
+    expected[0 if behind else some.nodes[0]] += 1
+    assert some.error((expected,)) > 1e-2
 
 
-def test_only_results_with_a_row_for_each_node_can_be_checked(graph):
-    x = Param("x", Type(Space.NODE, (4,)), "feature")
+def test_results_of_nodes_and_edges_are_checked(graph):
+    x, w = Param("x", Type(Space.NODE, (4,)), "feature"), Param("w", Type(Space.EDGE), "feature")
     y = Let("y", Type(Space.EDGE, (4,)), Take("x", Space.EDGE, End.SRC))
-    edgewise = Program("edges", (x,), (y,), ("y",))
-    with pytest.raises(ProgramError, match="only node rows are supported"):
-        Oracle(edgewise, graph, Inputs({"x": torch.zeros(500, 4)}, {}))
+    z = Let("z", Type(Space.EDGE, (4,)), Map("mul", ("w", "y")))
+    s = Let("s", Type(Space.NODE, (4,)), Reduce("z", Space.NODE, end=End.DST))
+    several = Program("several", (x, w), (y, z, s), ("z", "s"))
+    inputs = random_inputs(several, Domain(graph), 0)
+    right = interpret_results(several, inputs.features, graph)
+    for most in (MOST_ELEMENTS, 2000):
+        oracle = Oracle(several, graph, inputs, most_elements=most)
+        assert oracle.error(right) < 1e-6
+        for wrong in range(2):
+            found = tuple(rows.clone() for rows in right)
+            found[wrong][:] += 1
+            assert oracle.error(found) > 1e-2
+
+
+def test_only_results_of_nodes_or_edges_can_be_checked(graph):
+    x = Param("x", Type(Space.NODE, (4,)), "feature")
+    y = Let("y", Type(Space.DST_PAIR, (4,)), Take("x", Space.DST_PAIR, End.DST))
+    pairs = Program("pairs", (x,), (y,), ("y",))
+    with pytest.raises(ProgramError, match="only rows of nodes or edges are supported"):
+        Oracle(pairs, graph, Inputs({"x": torch.zeros(500, 4)}, {}))
 
 
 def test_inputs_are_signed_and_drawn_by_the_seed(graph):

@@ -55,7 +55,6 @@ WITHOUT_ADVICE = {
     # Python's own words, or those of another message.
     "{}: {}",
     "{} is no layer of hetune.nn: {}",
-    "{} has no layer that hetune compiles: {}",
     "metadata has the edge type {}, but no node type {}: its node types are {}",
     # Of layers that are called past what checks a call.
     "{} is {} on {}: what is compiled for this graph takes float32 on {}; convert it with .float() "

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from hetune import nn as hetune_nn
+from hetune.variants.errors import InputError
 from hetune.variants.graph.convert.edge_index_dict import to_edge_index_dict
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
@@ -111,6 +112,45 @@ def test_the_module_is_asked_once(rgcn, x, edges, monkeypatch):
         for _ in range(3):
             layer(x, *edges)
     assert asked == [(1, 8)]
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_modules_of_bfloat16(name, graph, x, edges):
+    """As exact as the module at least, and of the dtype that it gives; float32 rows are refused."""
+    module = randomized(FLAT[name]()).eval().bfloat16()
+    layer, rows = compile_layer(module, backend="torch"), x.bfloat16()
+    given = (graph,) if name.startswith("nn.") else edges
+    found, expected = layer(rows, *given, variant=layer.variants[-1]), module(rows, *given)
+    assert found.dtype is expected.dtype
+    want = module.double()(x.bfloat16().double(), *given)
+    module.bfloat16()
+    error, bound = relative_error(found, want), relative_error(expected, want)
+    assert error <= max(bound, torch.finfo(torch.bfloat16).eps)
+    with pytest.raises(InputError, match="only bfloat16 tensors"):
+        layer(x, *given, variant=layer.variants[-1])
+
+
+def test_dictionaries_of_bfloat16(x, graph):
+    module = randomized(HETERO["HGTConv"](graph)).eval().bfloat16()
+    layer, edges = compile_layer(module, backend="torch"), to_edge_index_dict(graph)
+    x_dict = dict(zip(graph.ntype_names, x.bfloat16().split([30, 20]), strict=True))
+    found, expected = layer(x_dict, edges, variant=layer.variants[0]), module(x_dict, edges)
+    assert {k: rows.dtype for k, rows in found.items()} == dict.fromkeys(expected, torch.bfloat16)
+    assert layer(x.bfloat16(), graph).dtype is torch.bfloat16
+    for name, rows in found.items():
+        assert relative_error(rows, expected[name].double()) <= 1e-2
+
+
+def test_a_module_of_bfloat16_may_store_so():
+    """Unless the caller says otherwise; parameters of two dtypes are not taken."""
+    narrow = hetune_nn.RGCN(64, 64, 3).bfloat16()
+    layer = compile_layer(narrow, backend="torch")
+    assert any("+bf16/" in name for name in layer.variants)
+    exact = compile_layer(narrow, backend="torch", precision="float32")
+    assert not any("+bf16/" in name for name in exact.variants)
+    narrow.root.data = narrow.root.data.float()
+    with pytest.warns(FallbackWarning, match="is bfloat16, not float32 as others are"):
+        compile_layer(narrow, backend="torch")
 
 
 def test_without_autocast_rows_of_16_bits_are_the_modules_own_business(rgcn, x, edges):

@@ -37,7 +37,8 @@ def run(graph, executable, values):
     weights = weights_of(executable.plan, values, graph)
 
     def run_with(x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
-        return executable.run({"x": x}, weights, out)
+        (found,) = executable.run({"x": x}, weights, out)
+        return found
 
     return run_with
 
@@ -83,9 +84,9 @@ def test_autograd_notices_that_out_was_written(run, executable, good, monkeypatc
 
 def test_a_mark_stands_before_the_first_launch_and_after_each(graph, values, executable, good):
     weights = weights_of(executable.plan, values, graph)
-    expected = executable.run({"x": good}, weights)
+    (expected,) = executable.run({"x": good}, weights)
     marks: list[float] = []
-    found = executable.run({"x": good}, weights, mark=lambda: marks.append(time.perf_counter()))
+    (found,) = executable.run({"x": good}, weights, mark=lambda: marks.append(time.perf_counter()))
     assert torch.equal(found, expected)
     assert len(marks) == len(executable.plan.launches) + 1
     assert all(before < after for before, after in pairwise(marks))
@@ -99,7 +100,8 @@ def test_launches_that_the_graph_has_no_rows_for_are_left_out():
     executable = Executable(variant.plan, Domain(graph), TorchBackend(), variant.schedules)
     marks: list[None] = []
     weights = weights_of(variant.plan, values, graph)
-    found = executable.run({"x": values["x"].float()}, weights, mark=lambda: marks.append(None))
+    inputs = {"x": values["x"].float()}
+    (found,) = executable.run(inputs, weights, mark=lambda: marks.append(None))
     assert len(variant.plan.launches) == 2
     assert len(marks) == 2  # before and after the one that runs
     expected = interpret(program, values, graph)

@@ -46,8 +46,8 @@ def check_layout(plan: Plan, rows) -> None:
     layout = lay_out(plan, rows)
     sizes = {b.name: 4 * rows(b.type) * b.type.width for b in plan.temporaries}
     lives = lifetimes(plan)
-    assert layout.result_bytes == sizes[plan.result]
-    assert set(layout.offsets) == {b.name for b in plan.temporaries} - {plan.result}
+    assert layout.result_bytes == sizes[plan.results[0]]
+    assert set(layout.offsets) == {b.name for b in plan.temporaries} - {*plan.results}
     for name, start in layout.offsets.items():
         assert start % 64 == 0
         assert start + sizes[name] <= layout.arena_bytes
@@ -74,7 +74,9 @@ def plans(draw: st.DrawFn) -> Plan:
     launches = tuple(Launch((), tuple(step)) for step in steps)
     temporaries = tuple(b for b in buffers if b.name in used)
     program = Program("p", (), (), ("b0",))
-    return Plan(program, (), (), launches, launches, temporaries, "b0", (BufferView("view", "b0"),))
+    return Plan(
+        program, (), (), launches, launches, temporaries, ("b0",), (BufferView("view", "b0"),)
+    )
 
 
 @given(plan=plans(), nodes=st.sampled_from((0, 1, 3, 100)))
@@ -92,7 +94,7 @@ def test_plans_of_layers(name):
 def test_memory_is_used_again():
     big = [Buffer(f"b{i}", Type(Space.NODE, (16,))) for i in range(4)]
     launches = tuple(Launch((), (a, b)) for a, b in pairwise(big))
-    plan = Plan(Program("p", (), (), ("b3",)), (), (), launches, launches, tuple(big), "b3")
+    plan = Plan(Program("p", (), (), ("b3",)), (), (), launches, launches, tuple(big), ("b3",))
     layout = lay_out(plan, lambda kind: 100)
     assert layout.arena_bytes == 2 * 100 * 16 * 4  # b0 and b2 share; b3 is the result
     assert layout.peak_bytes == 3 * 100 * 16 * 4
@@ -106,7 +108,7 @@ def test_the_peak_is_what_a_run_allocates(name):
     for variant in variants_of(program, "cpu"):
         executable = Executable(variant.plan, domain, TorchBackend(), variant.schedules)
         weights = weights_of(variant.plan, values, graph)
-        result = executable.run({"x": values["x"].float()}, weights)
+        (result,) = executable.run({"x": values["x"].float()}, weights)
         assert workspace.nbytes + result.nbytes == executable.layout.peak_bytes
         most = max(most, workspace.nbytes)
         workspace.release()

@@ -119,12 +119,13 @@ def serving(app: App) -> Iterator[str]:
         assert not thread.is_alive()
 
 
-def _client(url: str, timeout: float = 60, **options: Any) -> httpx.Client:
+def client_of(url: str, timeout: float = 60, **options: Any) -> httpx.Client:
+    """A plain client of a service, which knows no proxy."""
     return httpx.Client(base_url=url, trust_env=False, timeout=timeout, **options)
 
 
 @contextmanager
 def asking(app: App, **options: Any) -> Iterator[httpx.Client]:
     """A plain client of an application that is served meanwhile."""
-    with serving(app) as url, _client(url, **options) as client:
+    with serving(app) as url, client_of(url, **options) as client:
         yield client

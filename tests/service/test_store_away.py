@@ -12,7 +12,7 @@ from hetune.service.core.jobs.jobs import Jobs
 from hetune.service.core.jobs.measurements import Measurements
 from hetune.service.server.app import application
 
-from ._serving import LIMITS, asking
+from ._serving import LIMITS, asking, client_of, serving
 from .test_http import is_problem
 from .test_jobs_http import CAMPAIGN, JOBS
 
@@ -46,6 +46,22 @@ def test_a_database_that_hangs_is_not_waited_for(service, monkeypatch, is_known)
             is_problem(answer, 503, "StoreError")
         time.sleep(1.1)  # it is not asked again at once
         assert client.get(JOBS).status_code == 200
+
+
+@pytest.mark.postgresql
+def test_a_stop_does_not_wait_for_a_database_that_hangs(service, monkeypatch):
+    monkeypatch.setenv("HETUNE_STORE_SECONDS", "1")
+    with own_server() as server, ThreadPoolExecutor(1) as pool, ExitStack() as running:
+        url = running.enter_context(serving(application(with_store(service, server.url))))
+        with client_of(url) as client:
+            assert client.get(JOBS).status_code == 200
+            with server.frozen():
+                waiting = pool.submit(client.get, JOBS)
+                time.sleep(0.2)  # it waits for the database by now
+                begun = time.monotonic()
+                running.close()
+                assert time.monotonic() - begun < MOST_SECONDS
+                assert waiting.result().status_code == 503
 
 
 @pytest.mark.parametrize("ending", ["", "-wal", "-shm"])

@@ -66,6 +66,7 @@ class Adapter:
             ``(x_dict, edge_index_dict)``.
         inputs: The program's features and constants.
         width: Of a row of its feature ``x``; 0 if it has none.
+        result_width: Of a row of its first result.
         num_relations: Rows of its per-edge-type weights.
         metadata: Node types and canonical edge types that it was made for, where it was.
         vocabulary: Names of the types that its weights are for, in their order, where it was told.
@@ -103,6 +104,7 @@ class Adapter:
         self._options = _options(module)
         self.read = read
         self.inputs = tuple(param for param in program.params if param.role != "weight")
+        self.result_width = program.type_of(program.results[0]).width
         self.width = sum(param.type.width for param in self.inputs if param.name == "x")
         self._named_parts = dict(module.named_modules())
         self._parts = [*self._named_parts.values()]
@@ -121,6 +123,13 @@ class Adapter:
             return ()
         targets = {target for _, _, target in self.metadata[1]}
         return tuple(name for name in self.metadata[0] if name in targets)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of all parameters: float32 or bfloat16."""
+        groups = (part._parameters.values() for part in self._parts)
+        found = (tensor.dtype for group in groups for tensor in group if tensor is not None)
+        return next(found, torch.float32)
 
     def weights(self) -> dict[str, Tensor]:
         """Contiguous tensors ``[types, *row shape]`` for the program's weights, without gradients.
@@ -217,6 +226,8 @@ def sample_of(tensor: Tensor) -> np.ndarray:
     if tensor.is_neg():
         tensor = torch._neg_view(tensor)  # twice negated: the memory itself
     most = round(_SAMPLED ** (1 / max(1, tensor.dim())))
+    if tensor.dtype is torch.bfloat16:
+        tensor = tensor.view(torch.int16)  # which NumPy has
     return tensor.numpy()[tuple(slice(None, None, -(-size // most) or 1) for size in tensor.shape)]
 
 
@@ -262,14 +273,16 @@ def _path(part: str, name: str) -> str:
 
 def _refusal(module: nn.Module, parts: Sequence[nn.Module]) -> str | None:
     """What may change at any time of why a module cannot be replaced."""
-    is_hooked = False
+    is_hooked, dtype = False, None
     for part in parts:  # in plain loops: every call of a layer asks
         for group in (part._parameters, part._buffers):
             for tensor in group.values():
                 if tensor is None:
                     continue
-                if tensor.dtype is not torch.float32 and tensor.is_floating_point():
-                    return _wrong_dtype(module)
+                if tensor.dtype is not dtype and tensor.is_floating_point():
+                    if dtype is not None or tensor.dtype not in DTYPES:
+                        return _wrong_dtype(module)
+                    dtype = tensor.dtype
                 if is_wrapper(tensor):
                     return f"a parameter is a {type(tensor).__name__}, which has no memory"
         own = vars(part)
@@ -325,11 +338,16 @@ def _parts(module: nn.Module) -> list[nn.Module]:
     return list(module.modules()) if module._modules else [module]
 
 
+DTYPES = (torch.float32, torch.bfloat16)
+"""What all parameters of a module may be."""
+
+
 def _wrong_dtype(module: nn.Module) -> str:
     named = [*module.named_parameters(), *module.named_buffers()]
     floats = [(name, tensor.dtype) for name, tensor in named if tensor.is_floating_point()]
     name, dtype = next((name, dtype) for name, dtype in floats if dtype != torch.float32)
-    return f"{name} is {str(dtype).removeprefix('torch.')}, not float32"
+    as_others = " as others are" if dtype in DTYPES else ""
+    return f"{name} is {str(dtype).removeprefix('torch.')}, not float32{as_others}"
 
 
 def _hooked(module: nn.Module) -> str:

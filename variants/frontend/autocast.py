@@ -1,4 +1,4 @@
-"""Layers under torch's autocast: they take rows of 16 bits, and give the dtype that modules give.
+"""Layers of bfloat16, and all under torch's autocast: rows of 16 bits, and results as modules give.
 
 Compiled layers compute in float32 all the same, so that their results are at least as exact.
 """
@@ -21,7 +21,7 @@ Dtypes = torch.dtype | Mapping[str, torch.dtype]
 
 
 class Autocast:
-    """Which dtypes a layer's results have under autocast.
+    """Which dtypes a layer's results have.
 
     They differ with a module's options, and with what PyG finds installed. So the module itself is
     asked, once for each dtype that it is called with, on a graph of a few edges.
@@ -31,17 +31,23 @@ class Autocast:
         self._known: dict[object, Dtypes] = {}
 
     def dtypes(self, adapter: Adapter, call: Call, device: torch.device) -> Dtypes:
-        """Those of a call's result: float32 where autocast is off, and of `hetune.nn`'s layers."""
+        """Those of a call's result: float32 for a module of float32 where autocast is off.
+
+        `hetune.nn`'s layers give their parameters' in any case.
+        """
         is_own = isinstance(adapter.module, RelationalLayer)
-        if not torch.is_autocast_enabled(device.type) or is_own or not isinstance(call, LayerCall):
-            return torch.float32
+        is_autocast = torch.is_autocast_enabled(device.type)
+        is_plain = adapter.dtype is torch.float32 and not is_autocast
+        if is_plain or is_own or not isinstance(call, LayerCall):
+            return adapter.dtype
         if isinstance(call.x, Tensor):
             if adapter.signature == "hetero":
-                return torch.float32  # a call that the module does not know
+                return adapter.dtype  # a call that the module does not know
             given: tuple[object, ...] = (call.x.dtype,)
         else:
             given = tuple((name, rows.dtype) for name, rows in call.x.items())
-        key = device, torch.get_autocast_dtype(device.type), given
+        kind = torch.get_autocast_dtype(device.type) if is_autocast else None
+        key = device, kind, adapter.dtype, given
         if key not in self._known:
             self._known[key] = _asked(adapter, call, device)
         return self._known[key]
@@ -51,11 +57,14 @@ def cast(result: Any, dtypes: Dtypes) -> Any:
     """A float32 result in these dtypes."""
     if dtypes is torch.float32:
         return result
-    if isinstance(result, Tensor):
-        assert isinstance(dtypes, torch.dtype)
-        return result.to(dtypes)
-    assert isinstance(dtypes, Mapping)
-    return {name: rows.to(dtypes.get(name, torch.float32)) for name, rows in result.items()}
+    match result:
+        case Tensor() if isinstance(dtypes, torch.dtype):
+            return result.to(dtypes)
+        case Mapping():
+            of = dtypes if isinstance(dtypes, Mapping) else dict.fromkeys(result, dtypes)
+            return {name: rows.to(of.get(name, torch.float32)) for name, rows in result.items()}
+    assert isinstance(dtypes, torch.dtype)
+    return tuple(rows.to(dtypes) for rows in result)
 
 
 def _asked(adapter: Adapter, call: LayerCall, device: torch.device) -> Dtypes:

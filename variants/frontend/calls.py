@@ -20,7 +20,7 @@ from hetune.variants.graph.lazy_tensors import is_lazy
 from hetune.variants.graph.state import GraphSlot
 
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
-_HALVES = (torch.bfloat16, torch.float16)
+_FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 _REVERSED = GraphSlot[None, HeteroGraph]()
 _NAMES = "int16, int32 or int64"
 
@@ -179,7 +179,7 @@ def read_call(
     is_flat = adapter.signature == "flat"
     match args:
         case Tensor() as rows, HeteroGraph() as graph if not kwargs:  # most calls: no binding
-            reason = feature_refusal("x", rows)
+            reason = feature_refusal("x", rows, adapter.dtype)
             return LayerCall(adapter, rows, graph) if reason is None else Unsupported(reason)
         case Tensor() as rows, Tensor() as ids, Tensor() as types if not kwargs and is_flat:
             return _read_flat(adapter, rows, ids, types)
@@ -216,7 +216,7 @@ def _read_flat(
 ) -> LayerCall | Unsupported:
     if not isinstance(x, Tensor):
         return Unsupported(f"x is {_kind(x)}: only float tensors [N, width] are supported")
-    if (reason := feature_refusal("x", x)) is not None:
+    if (reason := feature_refusal("x", x, adapter.dtype)) is not None:
         return Unsupported(reason)
     if isinstance(edges, HeteroGraph):
         return LayerCall(adapter, x, edges)
@@ -250,7 +250,7 @@ def read_edge_index(edges: object) -> Tensor | Unsupported:
 
 def _read_hetero(adapter: Adapter, x: object, edges: object) -> LayerCall | Unsupported:
     if isinstance(x, Tensor):
-        if (reason := feature_refusal("x", x)) is not None:
+        if (reason := feature_refusal("x", x, adapter.dtype)) is not None:
             return Unsupported(reason)
         if isinstance(edges, HeteroGraph):
             return LayerCall(adapter, x, edges)
@@ -260,7 +260,7 @@ def _read_hetero(adapter: Adapter, x: object, edges: object) -> LayerCall | Unsu
     for name, rows in x.items():
         if not isinstance(rows, Tensor):
             return Unsupported(f"x_dict[{name!r}] is {_kind(rows)}: only tensors are supported")
-        if (reason := feature_refusal(f"x_dict[{name!r}]", rows)) is not None:
+        if (reason := feature_refusal(f"x_dict[{name!r}]", rows, adapter.dtype)) is not None:
             return Unsupported(reason)
     if isinstance(edges, HeteroGraph):
         return LayerCall(adapter, x, edges)
@@ -274,15 +274,17 @@ def _read_hetero(adapter: Adapter, x: object, edges: object) -> LayerCall | Unsu
     return LayerCall(adapter, x, found) if reason is None else Unsupported(reason)
 
 
-def feature_refusal(name: str, x: Tensor, dims: int | None = 2) -> str | None:
-    """Why rows of that many axes (None: any) cannot be read, or None."""
+def feature_refusal(name: str, x: Tensor, dtype: torch.dtype, dims: int | None = 2) -> str | None:
+    """Why rows of that many axes (None: any) cannot be read, or None.
+
+    Autocast makes rows of any float dtype those of the parameters' ``dtype``.
+    """
+    supported = f"only {str(dtype).removeprefix('torch.')} tensors [N, width] are supported"
     if x.is_nested:
-        return f"{name} is a nested tensor: only float32 tensors [N, width] are supported"
-    is_float = x.dtype is torch.float32 or (
-        x.dtype in _HALVES and torch.is_autocast_enabled(x.device.type)
-    )
+        return f"{name} is a nested tensor: {supported}"
+    is_float = x.dtype is dtype or (x.dtype in _FLOATS and torch.is_autocast_enabled(x.device.type))
     if x.layout is not torch.strided or not is_float or x.dim() != (dims or x.dim()):
-        return f"{name} is {_kind(x)}: only float32 tensors [N, width] are supported"
+        return f"{name} is {_kind(x)}: {supported}"
     return _wrapped(name, x)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +24,10 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.program.limitation import limitation
 
-_GIVEN = GraphSlot[None, "Traced | str"]()
-"""What tracing on a graph gave: constants, or why the graph is left to the module."""
+_GIVEN = GraphSlot[None, "dict[int, Traced | str]"]()
+"""What tracing on a graph gave, by reader: constants, or why the graph is left to the module."""
+_GRAPHS: WeakValueDictionary[tuple[int, int, int], HeteroGraph] = WeakValueDictionary()
+"""Graphs that layers of a model may share, by the edge_index, the nodes and the edges."""
 
 
 def is_message_passing(module: nn.Module) -> bool:
@@ -72,6 +76,8 @@ def _arguments(
         found = read_arguments(module, args, kwargs)
     except NotTraceable as error:
         return Unsupported(str(error))
+    if torch.is_autocast_enabled(found.values[found.edges].device.type):
+        return Unsupported("autocast is on, which makes some of its parts run in a half")
     for name, value in found.values.items():
         if isinstance(value, Tensor) and is_wrapper(value):
             kind = type(value).__name__
@@ -108,7 +114,7 @@ class _Reader:
             traced.program,
             self._weights,
             1,
-            graph_refusal=_graph_refusal,
+            graph_refusal=self._graph_refusal,
             read=self._read,
         )
 
@@ -148,14 +154,13 @@ class _Reader:
             return f"training={self._module.training} makes it another program"
         return None
 
+    def _graph_refusal(self, module: object, graph: HeteroGraph) -> str | None:
+        found = graph.state.of(_GIVEN, None, dict).get(self.number, "it is no graph of the layer's")
+        return found if isinstance(found, str) else None
+
 
 def _shown(key: tuple[tuple[str, object], ...]) -> str:
     return ", ".join(f"{name}: {kind}" for name, kind in key)
-
-
-def _graph_refusal(module: object, graph: HeteroGraph) -> str | None:
-    found = graph.state.of(_GIVEN, None, lambda: "it is no graph of the layer's")
-    return found if isinstance(found, str) else None
 
 
 class _TracedCall(Call):
@@ -193,10 +198,7 @@ class _TracedCall(Call):
         edge_index = arguments.values[arguments.edges]
         try:
             given = self._traced()
-            src, dst = given.src, given.dst
-            graph = HeteroGraph(
-                src, dst, torch.zeros_like(src), num_nodes=arguments.num_nodes, num_etypes=1
-            )
+            graph = _graph_of(edge_index, given, arguments.num_nodes)
         except GraphError:
             etype = torch.zeros_like(edge_index[0])
             check_edge_tensors(edge_index, etype, arguments.num_nodes, 1)
@@ -206,10 +208,12 @@ class _TracedCall(Call):
             graph = HeteroGraph(
                 nothing, nothing, nothing, num_nodes=arguments.num_nodes, num_etypes=1
             )
-            reason = str(error)
-            graph.state.of(_GIVEN, None, lambda: reason)
+            graph.state.of(_GIVEN, None, dict)[self._reader.number] = str(error)
             return graph
-        graph.state.of(_GIVEN, None, lambda: given)
+        known = graph.state.of(_GIVEN, None, dict)
+        others = [other.constants for other in known.values() if isinstance(other, Traced)]
+        constants = {name: _known(name, rows, others) for name, rows in given.constants.items()}
+        known[self._reader.number] = replace(given, constants=constants)
         return graph
 
     def _traced(self) -> Traced:
@@ -223,7 +227,7 @@ class _TracedCall(Call):
 
     def inputs(self, graph: HeteroGraph) -> dict[str, Tensor]:
         """Features by name, and constants."""
-        given = graph.state.of(_GIVEN, None, lambda: "")
+        given = graph.state.of(_GIVEN, None, dict)[self._reader.number]
         assert isinstance(given, Traced)
         features = {name: self._arguments.values[name] for name in self._arguments.features}
         names = {param.name for param in given.program.params}
@@ -234,3 +238,28 @@ class _TracedCall(Call):
         """Rows as the layer gives them."""
         (out,) = results
         return out.reshape(graph.num_nodes, *self._reader.traced.result_shape)
+
+
+def _graph_of(edge_index: Tensor, given: Traced, num_nodes: int) -> HeteroGraph:
+    """The graph of what a layer makes of an edge_index, with the indexes that others made."""
+    src, dst = given.src, given.dst
+    key = id(edge_index), num_nodes, len(src)
+    known = _GRAPHS.get(key)
+    if known is None or not (_is_equal(known.src, src) and _is_equal(known.dst, dst)):
+        etype = torch.zeros_like(src)
+        known = HeteroGraph(src, dst, etype, num_nodes=num_nodes, num_etypes=1)
+        _GRAPHS[key] = known
+    return known
+
+
+def _known(name: str, rows: Tensor, others: Sequence[Mapping[str, Tensor]]) -> Tensor:
+    """A constant as another layer has it, if it is equal: kernels then read it once."""
+    found = (other[name] for other in others if name in other)
+    return next((tensor for tensor in found if _is_equal(tensor, rows)), rows)
+
+
+def _is_equal(known: Tensor, rows: Tensor) -> bool:
+    if not rows.is_floating_point():
+        known, rows = known.long(), rows.long()
+    is_alike = known.device == rows.device and known.dtype == rows.dtype
+    return is_alike and torch.equal(known, rows)

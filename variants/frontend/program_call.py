@@ -135,7 +135,7 @@ def read_program_call(
         what = f"{unknown[0]} is" if unknown[0] else "there are more rows than are"
         raise InputError(f"{what} no input of the program, which takes {named}")
     for name, value in rows.items():
-        if (reason := feature_refusal(name, value, dims=None)) is not None:
+        if (reason := feature_refusal(name, value, adapter.dtype, dims=None)) is not None:
             return Unsupported(reason)
     match edges:
         case [HeteroGraph() as graph]:

@@ -114,17 +114,17 @@ class Lowering:
         self.given: Set[str] = frozenset(self._buffers)
 
     def plan(self, device: Device, one_pass: bool, narrow: bool) -> Plan:
-        """Lowers everything that the result needs."""
-        result = self.buffer(self.program.result)
-        if self._views.get(result, result) in self.given:
-            result = self._copy(self.program.result)
+        """Lowers everything that the results need."""
+        results: list[str] = []
+        for name in self.program.results:
+            base = self._base(self.buffer(name))
+            results.append(self._copy(name) if base in {*self.given, *results} else base)
         launches = form_launches(
             tuple(self._kernels), self._buffers, self._views, separate_products=not self.scatters
         )
-        kept = self.given | {self._views.get(result, result)}
-        apart = with_scratch(launches, self._views, kept)
+        apart = with_scratch(launches, self._views, self.given | set(results))
         if narrow:
-            apart = narrowed(apart, self._views, self.given, self._views.get(result, result))
+            apart = narrowed(apart, self._views, self.given, frozenset(results))
         launches = tuple(fused(launch, device, one_pass) for launch in apart)
         buffers = {buffer.name: buffer for launch in launches for buffer in launch.buffers}
         scratch = {buffer.scratch for buffer in buffers.values()}
@@ -143,7 +143,7 @@ class Lowering:
                 for name, kind in (self._buffers | copies).items()
                 if name in used - scratch - (self.given - reordered) and name not in self._views
             ),
-            self._views.get(result, result),
+            tuple(results),
             tuple(
                 BufferView(name, base)
                 for name, base in self._views.items()
@@ -152,16 +152,18 @@ class Lowering:
         )
 
     def _copy(self, name: str) -> str:
-        """A buffer of its own for a result that is there before the first kernel."""
-        copy = f"{name}_copy"
+        """A buffer of its own for a result that is there already."""
+        copy, kind = f"{name}_copy", self._buffer_type(name)
         while copy in self._buffers:
             copy += "_"
-        kind = self.types[name]
-        body = Body(self, Rows(kind.space, kind.group))
+        body = Body(self, Rows(kind.space))
         body.add(Write(copy, body.value(name)))
         self._buffers[copy] = kind
         self._kernels.append(Traversal(body.rows, tuple(body.statements)))
         return copy
+
+    def _base(self, name: str) -> str:
+        return self._views.get(name, name)
 
     def _constant_inputs(self, used: set[str]) -> set[str]:
         needed = set(used)
@@ -172,7 +174,7 @@ class Lowering:
 
     def only_user(self, name: str) -> bool:
         """Whether exactly one value reads ``name``, and the program does not return it."""
-        return len(self.users[name]) == 1 and name != self.program.result
+        return len(self.users[name]) == 1 and name not in self.program.results
 
     def accumulates(self, name: str) -> bool:
         """Whether a node value is a sum that kernels add up in a buffer of its own."""

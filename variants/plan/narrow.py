@@ -32,24 +32,24 @@ _S = TypeVar("_S", bound=Stmt)
 
 
 def narrowed(
-    launches: tuple[Launch, ...], views: Mapping[str, str], given: Set[str], result: str
+    launches: tuple[Launch, ...], views: Mapping[str, str], given: Set[str], results: Set[str]
 ) -> tuple[Launch, ...]:
     """The launches with every table that edges read at sources in bfloat16.
 
-    Given features are copied first. Sums, scores and the result stay float32.
+    Given features are copied first. Sums, scores and the results stay float32.
 
     Args:
         launches: Of a plan, with its scratch.
         views: Second names of buffers.
         given: Buffers that the plan is given.
-        result: The one that it is to fill.
+        results: Those that it is to fill.
     """
     types = {buffer.name: buffer.type for launch in launches for buffer in launch.buffers}
     scratch = {b.name for launch in launches for b in launch.buffers if b.scratch}
     kernels = [kernel for launch in launches for kernel in launch.kernels]
     unfit = {name for name, kind in types.items() if not may_be_narrow(kind.shape)}
     unfit |= {name for kernel in kernels for name in _unfit(kernel)}
-    wide = {views.get(name, name) for name in unfit | scratch} | {result} | given
+    wide = {views.get(name, name) for name in unfit | scratch} | results | given
     gathered = {name for kernel in kernels for name in _gathered(kernel, types)}
     tables = {views.get(name, name) for name in gathered} - wide
     narrow = {name for name in types if views.get(name, name) in tables}

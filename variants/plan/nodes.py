@@ -30,7 +30,7 @@ class Plan:
             `fused` joins, which the models learn from measured times; else itself.
         temporaries: Buffers that a run writes, the result's among them, but for scratch; features
             of edges are copied to theirs.
-        result: Name of the buffer that holds the result.
+        results: Names of the buffers that hold the program's results.
         views: Other names that launches use for buffers.
     """
 
@@ -40,5 +40,5 @@ class Plan:
     launches: tuple[Launch, ...]
     counted: tuple[Launch, ...]
     temporaries: tuple[Buffer, ...]
-    result: str
+    results: tuple[str, ...]
     views: tuple[BufferView, ...] = ()

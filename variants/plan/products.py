@@ -76,7 +76,7 @@ def _active(lowering: Context, out: str, rows: str) -> tuple[End, bool]:
     """
     users = (user.op for user in lowering.users[out])
     ends = {op.end if isinstance(op, Take) else End.NONE for op in users}
-    if len(ends) == 1 and out != lowering.program.result and End.NONE not in ends:
+    if len(ends) == 1 and out not in lowering.program.results and End.NONE not in ends:
         return ends.pop(), False
     return (End.DST, True) if zero_without_edges(lowering.ops, rows) else (End.NONE, False)
 

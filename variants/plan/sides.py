@@ -92,5 +92,5 @@ def _blocks(program: Program) -> AnySchedule:
     What the nodes of a block sum up stays in a core's cache then.
     """
     rows = [param.type for param in program.params if param.role == "feature"]
-    widest = max(kind.width for kind in (*rows, program.type_of(program.result)))
+    widest = max(kind.width for kind in (*rows, *map(program.type_of, program.results)))
     return Schedule(block_nodes=256) if widest >= WIDE else DEFAULT_SCHEDULES["cpu"]

@@ -54,9 +54,9 @@ class LabeledProgram:
 
     @property
     def d_out(self) -> int:
-        """Width of the rows that go out, all heads together."""
+        """Width of the rows that go out, all heads together: of its first result."""
         program = self.program
-        return program.type_of(program.result).width
+        return program.type_of(program.results[0]).width
 
     @property
     def heads(self) -> int:

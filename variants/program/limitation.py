@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hetune.variants.program.columns import by_columns
 from hetune.variants.program.nodes import (
+    ALL_EDGES,
     Concat,
     End,
     Let,
@@ -14,17 +15,18 @@ from hetune.variants.program.nodes import (
     Take,
     Type,
 )
+from hetune.variants.program.text import show_space
 
 
 def limitation(program: Program) -> str | None:
     """Why a verified program has no kernels, for a reader; None where it has."""
-    if len(program.results) > 1:
-        return f"it has {len(program.results)} results: only one is supported"
     program = by_columns(program)
     types = program.types
-    space = types[program.result].space
-    if space is not Space.NODE:
-        return f"its result has {space} rows: only node rows are supported"
+    for name in program.results:
+        kind = types[name]
+        if kind.space not in (Space.NODE, Space.EDGE) or kind.group != ALL_EDGES:
+            rows = show_space(kind.space, kind.group)
+            return f"its result {name} has {rows} rows: only rows of nodes or edges are supported"
     reasons = (_limitation(let, types) for let in program.lets)
     return next((reason for reason in reasons if reason), None)
 

@@ -221,7 +221,7 @@ class Calls:
 def about_seconds(variant: Variant, graph: HeteroGraph) -> float:
     """A run's time to within a small factor, for next to nothing: launches, edges and nodes."""
     program = variant.plan.program
-    row = program.type_of(program.result).width * _ELEMENT
+    row = sum(program.type_of(result).width for result in program.results) * _ELEMENT
     rows = graph.num_edges / _EDGE_RATE + graph.num_nodes / _NODE_RATE
     return len(variant.plan.launches) * _LAUNCH_SECONDS + rows * row
 

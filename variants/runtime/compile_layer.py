@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import nn
 
 from hetune.variants.backends.base import Backend
@@ -40,7 +41,7 @@ def compile_layer(
     """
     check_demands(memory_limit, expected_runs)
     if precision is None:
-        precision = module._policy.precision if isinstance(module, CompiledLayer) else "float32"
+        precision = module.precision if isinstance(module, CompiledLayer) else _own(module)
     runs = _backend(module, backend, check_precision(precision))
     if isinstance(module, CompiledLayer):
         before = module._policy
@@ -60,8 +61,14 @@ def compile_layer(
     return CompiledLayer(module, runs, policy, vocabulary_of(vocabulary), sharing)
 
 
+def _own(module: nn.Module) -> Precision:
+    """What a module's own dtype allows."""
+    dtypes = {parameter.dtype for parameter in module.parameters()}
+    return "bf16" if dtypes == {torch.bfloat16} else "float32"
+
+
 def _backend(module: nn.Module, backend: str | Backend | None, precision: Precision) -> Backend:
-    is_alike = isinstance(module, CompiledLayer) and module._policy.precision == precision
+    is_alike = isinstance(module, CompiledLayer) and module.precision == precision
     if backend is None and is_alike:
         assert isinstance(module, CompiledLayer)
         devices = {parameter.device for parameter in module.parameters()}

@@ -24,6 +24,7 @@ from hetune.variants.frontend.wrapper import ModuleWrapper
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import now_on, synchronize
 from hetune.variants.graph.vocabulary import Vocabulary
+from hetune.variants.kernel.precision import Precision
 from hetune.variants.plan.variants import Variant
 from hetune.variants.registry.openmp import survive_forks
 from hetune.variants.runtime import fallback, global_hooks
@@ -86,6 +87,11 @@ class CompiledLayer(ModuleWrapper):
         """Ids of the promoted variants."""
         self._adapted()
         return tuple(self._promoted)
+
+    @property
+    def precision(self) -> Precision:
+        """What variants may store tables in."""
+        return self._policy.precision
 
     def check_graph(self, graph: HeteroGraph, mend: str = NAME_TYPES) -> None:
         """Raises `InputError`, which ends with `mend`, unless a graph has the layer's types."""
@@ -187,7 +193,7 @@ class CompiledLayer(ModuleWrapper):
             rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, others)
             if out is None:
                 return rows
-            wanted = prepared[1].result(graph, (out.view(graph.num_nodes, -1),))
+            wanted = prepared[1].result(graph, (out.flatten().view(-1, prepared[0].result_width),))
             return fallback.copied_to(wanted, rows)
 
         if not global_hooks.are_registered():
@@ -216,7 +222,7 @@ class CompiledLayer(ModuleWrapper):
                 weights = self._weights.weights(plan, adapter, graph, call.edges)
                 start = now_on(device, tell is not None)
                 given = inputs, weights.tensors, out, overflow
-                result = self._runs.run(graph, chosen, policy, *given, is_timed=tell is not None)
+                results = self._runs.run(graph, chosen, policy, *given, is_timed=tell is not None)
                 if tell is not None:
                     tell(now_on(device, True) - start)
             except InputError:  # which is no variant's fault
@@ -227,10 +233,10 @@ class CompiledLayer(ModuleWrapper):
                 raise
             if not weights.fit or (
                 overflow.happened
-                and may_differ(result, (*inputs.values(), *weights.tensors.values()))
+                and may_differ(results, (*inputs.values(), *weights.tensors.values()))
             ):
                 raise OutgrownError(variant or chosen.variant.id)
-        return cast(call.result(graph, (result,)), dtypes)
+        return cast(call.result(graph, results), dtypes)
 
     def status(self, name: str = "") -> LayerStatus:
         """Whether the layer is compiled, or why not, and what its last call ran.

@@ -16,9 +16,9 @@ from hetune.variants.frontend.wrapper import ModuleWrapper, unwrapped
 from hetune.variants.runtime.choice import Choice
 from hetune.variants.runtime.compiled import CompiledLayer
 from hetune.variants.runtime.layer_sharing import LayerSharing
-from hetune.variants.runtime.layer_status import LayerStatus, ModelReport
+from hetune.variants.runtime.layer_status import ModelReport
 from hetune.variants.runtime.model_copy import ModelCopy
-from hetune.variants.runtime.model_layers import is_layer, left_layers, nothing_to_compile
+from hetune.variants.runtime.model_layers import is_layer, nothing_to_compile
 from hetune.variants.runtime.warm import Progress
 
 _Found = TypeVar("_Found")
@@ -55,8 +55,6 @@ class CompiledModel(ModuleWrapper):
         self._copy = ModelCopy(module, self._in_place_of)
         if not self.compiled_layers:
             raise nothing_to_compile(module)
-        for part, reason in left_layers(self._copy.module).values():
-            self._sharing.warn(part, reason)
         self.training = module.training
         self.module = module
         self.__dict__["_modules"] = self._copy.module._modules
@@ -93,11 +91,8 @@ class CompiledModel(ModuleWrapper):
     def report(self) -> ModelReport:
         """Which layers are compiled, or why not, and what their last calls ran."""
         self._copy.follow()
-        found = {name: layer.status(name) for name, layer in self.compiled_layers.items()}
-        for name, (part, reason) in left_layers(self._copy.module).items():
-            found[name] = LayerStatus(name, type(part).__name__, (), reason)
-        order = {name: i for i, (name, _) in enumerate(self._copy.module.named_modules())}
-        return ModelReport(tuple(sorted(found.values(), key=lambda status: order[status.name])))
+        layers = self.compiled_layers.items()
+        return ModelReport(tuple(layer.status(name) for name, layer in layers))
 
     def explain(self, *args: Any, **kwargs: Any) -> dict[str, Choice]:
         """What the layers would run in a call with these arguments, by name, and why.

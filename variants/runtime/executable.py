@@ -13,8 +13,6 @@ import torch
 from torch import Tensor
 
 from hetune.variants.backends.base import SCRATCH, Backend
-from hetune.variants.errors import InputError
-from hetune.variants.graph.lazy_tensors import is_lazy
 from hetune.variants.graph.streams import synchronize
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.gpu_schedule import AnySchedule
@@ -26,6 +24,7 @@ from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.float32_range import Overflow
 from hetune.variants.runtime.memory import ELEMENT, Layout, copied_bytes, layout_of
 from hetune.variants.runtime.plan_inputs import RowCheck, constants_of, edge_order
+from hetune.variants.runtime.results import Results
 from hetune.variants.runtime.seen import SeenTensor
 from hetune.variants.runtime.workspace import Workspace
 
@@ -69,6 +68,7 @@ class Executable:
         )
         self.device = domain.place
         self.workspace = Workspace.of(domain.graph) if domain.device is None else None
+        self.results = Results(plan, domain, self.workspace)
         self._builds = -1
         self._has_released = domain.device is not None or not backend.keeps_indexes
         synchronize(domain.device)
@@ -85,14 +85,14 @@ class Executable:
         out: Tensor | None = None,
         mark: Callable[[], object] | None = None,
         overflow: Overflow | None = None,
-    ) -> Tensor:
-        """The plan's result.
+    ) -> tuple[Tensor, ...]:
+        """The plan's results, [rows, *row shape] each; rows of edges in the graph's order.
 
         Args:
             features: A float32 tensor [rows, *row shape] for each feature of the program, on the
-                executable's device.
-            weights: What `weights_of` gives for the plan.
-            out: Where to write the result: float32, contiguous, [rows, *row shape].
+                executable's device; rows of edges in the graph's order.
+            weights: What `weights_of` gives for the plan, and `constants`.
+            out: Where to write a plan's one result: float32, contiguous, [rows, *row shape].
             mark: Called before the first launch and after each that the graph has rows for
                 (`Domain.runs`), to note the time.
             overflow: Told of a number that outgrew float32. On a GPU nobody is.
@@ -106,10 +106,8 @@ class Executable:
             for name, order in self._reordered:
                 given[name] = _reordered(given[name], order, memory[name])
             buffers = {**self._constants, **weights, **memory, **given}
-            result = buffers.get(self.plan.result)
-            if result is None:
-                result = self.result(out, buffers)
-                buffers[self.plan.result] = result
+            results = self.results.allocate(out, buffers)
+            buffers |= self.results.written(results)
             for view in self.plan.views:
                 buffers[view.name] = buffers[view.base]
             if mark is not None:
@@ -119,7 +117,8 @@ class Executable:
                     overflow.record()
                 if mark is not None:
                     mark()
-        return result
+            self.results.reorder(results, buffers)
+        return results
 
     def release_indexes(self) -> None:
         """Lets go of indexes that no kernel reads, if none was built since this was called before.
@@ -194,43 +193,6 @@ class Executable:
                 temporaries[buffer.name] = flat.view(rows, *buffer.type.shape)
         return temporaries
 
-    def result(self, out: Tensor | None, inputs: Mapping[str, Tensor]) -> Tensor:
-        """Memory for the result, [rows, *row shape]: what was given for it, or new.
-
-        Raises:
-            InputError: What was given does not fit, or overlaps with one of the inputs.
-        """
-        kind = next(b.type for b in self.plan.temporaries if b.name == self.plan.result)
-        rows = self._domain.buffer_rows(kind)
-        if out is None and self.workspace is None:
-            return torch.empty(rows, *kind.shape, dtype=torch.float32, device=self.device)
-        if out is None:
-            assert self.workspace is not None
-            return self.workspace.results.take(rows * kind.width).view(rows, *kind.shape)
-        if (out.dtype, out.device) != (torch.float32, self.device) or not out.is_contiguous():
-            raise InputError(
-                f"out must be a contiguous float32 tensor on {self.device}: allocate it so"
-            )
-        if out.numel() != rows * kind.width:
-            raise InputError(
-                f"out has shape {tuple(out.shape)} but the result has {rows} rows of {kind.width}:"
-                " allocate that many elements"
-            )
-        if is_lazy(out):
-            raise InputError(
-                "out is a tensor that torch negates as it reads it, or one without memory: "
-                "allocate it with torch.empty"
-            )
-        for name, given in inputs.items():
-            if _overlap(out, given):
-                raise InputError(
-                    f"out shares memory with {name}, which is read while out is written: give a "
-                    "tensor of its own"
-                )
-        # Kernels write through its address, which autograd does not see.
-        torch.autograd.graph.increment_version(out)
-        return out.view(rows, *kind.shape)
-
 
 @dataclass(frozen=True, slots=True)
 class _KeptConstants:
@@ -245,9 +207,3 @@ def _reordered(rows: Tensor, order: Tensor, memory: Tensor) -> Tensor:
     """Rows of edges in the index's order."""
     torch.index_select(rows.detach(), 0, order, out=memory)
     return memory
-
-
-def _overlap(one: Tensor, other: Tensor) -> bool:
-    """Whether two contiguous tensors have elements in common."""
-    first, second = one.data_ptr(), other.data_ptr()
-    return first < second + other.nbytes and second < first + one.nbytes

@@ -45,20 +45,21 @@ class Overflow:
         self.happened = True
 
 
-def may_differ(result: Tensor, inputs: Iterable[Tensor]) -> bool:
+def may_differ(results: Iterable[Tensor], inputs: Iterable[Tensor]) -> bool:
     """Whether a run that overflowed has to be done by the module.
 
     Kernels also compute on what they do not use, so an overflow alone says little. Where inputs are
     infinite or no numbers, so is what becomes of them.
 
     Args:
-        result: What was computed.
+        results: What was computed.
         inputs: Features and weights.
     """
     sizes = [_size(each) for each in inputs]
     if not all(map(math.isfinite, sizes)):
         return False
-    return max(sizes, default=0) > _ORDINARY or not math.isfinite(_size(result))
+    is_finite = all(math.isfinite(_size(result)) for result in results)
+    return max(sizes, default=0) > _ORDINARY or not is_finite
 
 
 def check_finite(variant: str, result: Tensor, inputs: Iterable[Tensor]) -> None:

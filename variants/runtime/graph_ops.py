@@ -34,7 +34,7 @@ class GraphCalls:
         self.number = next(_NUMBERS)
         self.names = parameter_names(adapter.module)[: 3 if adapter.metadata is None else 2]
         self.result_types = adapter.result_types
-        self.width = adapter.program.type_of(adapter.program.result).width
+        self.width = adapter.result_width
         self._run = WeakMethod(run)
         _CALLS[self.number] = self
 

@@ -135,8 +135,8 @@ class LayerRunner:
         out: Tensor | None,
         overflow: Overflow,
         is_timed: bool = False,
-    ) -> Tensor:
-        """The result of what was chosen, as `Executable.run` gives it; replayed where it pays.
+    ) -> tuple[Tensor, ...]:
+        """The results of what was chosen, as `Executable.run` gives it; replayed where it pays.
 
         Args:
             graph: What on.
@@ -165,9 +165,9 @@ class LayerRunner:
             threads, clock = watch.threads, _Clock()
             record_used_threads(threads)
             with using_threads(threads) if threads == 1 else nullcontext():
-                result = executable.run(inputs, weights, out, clock, overflow)
+                results = executable.run(inputs, weights, out, clock, overflow)
             watch.record(threads, clock.seconds)
-            return result
+            return results
         replays = self.use_of(graph).replays(must or False, self.recorder)
         return replays.run(
             executable, inputs, weights, out, lambda: self._is_replayed(chosen, graph, policy)

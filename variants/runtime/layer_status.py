@@ -31,12 +31,11 @@ class LayerStatus:
         return self.refusal is None
 
     def __str__(self) -> str:
-        state = "compiled" if self.is_compiled else f"original: {self.refusal}"
-        if self.variant is not None:
-            return f"{state}; the last call ran {self.variant}"
-        if self.reason not in (None, self.refusal):
-            return f"{state}; the last call ran the original: {self.reason}"
-        return state
+        if not self.is_compiled:
+            return f"original: {self.reason or self.refusal}"
+        if self.reason is not None:
+            return f"compiled; the last call ran the original: {self.reason}"
+        return "compiled" if self.variant is None else f"compiled; the last call ran {self.variant}"
 
 
 @dataclass(frozen=True, slots=True)

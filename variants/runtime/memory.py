@@ -14,7 +14,7 @@ from hetune.variants.kernel.passes.phases import phase_of, phased
 from hetune.variants.kernel.scratch import scratch_layout, whole_scratch
 from hetune.variants.plan.facts import reordered_features
 from hetune.variants.plan.nodes import Plan
-from hetune.variants.program.nodes import Program, Type
+from hetune.variants.program.nodes import Program, Space, Type
 from hetune.variants.runtime.domain import Domain
 
 _ALIGNMENT = 64
@@ -24,13 +24,15 @@ ELEMENT = 4
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Byte offsets of temporaries in the arena. The result has memory of its own.
+    """Byte offsets of temporaries in the arena. Results have memory of their own.
+
+    Those in rows of edges are in the arena, too: they are returned in the graph's order.
 
     Attributes:
         offsets: Start of each temporary.
         arena_bytes: Size of the arena.
         scratch_bytes: Size of a thread's scratch, which all launches use in turn.
-        result_bytes: Size of the result.
+        result_bytes: Size of the results.
         shares: How many have scratch of their own; None: as many as torch has threads.
     """
 
@@ -44,7 +46,7 @@ class Layout:
     def peak_bytes(self) -> int:
         """The most that a run holds at once, with the threads there are now.
 
-        Counted are its temporaries, scratch, and its result. Features and copies of them, weights,
+        Counted are its temporaries, scratch, and its results. Features and copies of them, weights,
         those folded from others among them, the graph with its indexes, and what a plan computes
         from these once (`constants_of`) are not.
         """
@@ -78,12 +80,12 @@ def _scratch(launch: Launch, schedule: AnySchedule, domain: Domain) -> int:
 
 
 def copied_bytes(program: Program, domain: Domain) -> tuple[int, ...]:
-    """Bytes of what a replayed run copies: of each feature, and of the result.
+    """Bytes of what a replayed run copies: of each feature, and of each result.
 
     A recording keeps as much beside what the run holds.
     """
     kinds = [param.type for param in program.params if param.role == "feature"]
-    kinds.append(program.type_of(program.result))
+    kinds += map(program.type_of, program.results)
     return tuple(domain.buffer_rows(kind) * kind.width * ELEMENT for kind in kinds)
 
 
@@ -102,7 +104,7 @@ def lay_out(
     placed: list[tuple[Buffer, int]] = []
     offsets: dict[str, int] = {}
     for buffer in sorted(plan.temporaries, key=lambda b: (-size[b.name], b.name)):
-        if buffer.name == plan.result:
+        if buffer.name in plan.results and buffer.type.space is not Space.EDGE:
             continue
         first, last = spans[buffer.name]
         offset = 0
@@ -115,7 +117,8 @@ def lay_out(
         offsets[buffer.name] = offset
         placed.append((buffer, offset))
     arena = max((offsets[b.name] + _aligned(size[b.name]) for b, _ in placed), default=0)
-    return Layout(offsets, arena, scratch_bytes, size.get(plan.result, 0), shares)
+    results = sum(size[name] for name in plan.results)
+    return Layout(offsets, arena, scratch_bytes, results, shares)
 
 
 def _spans(plan: Plan) -> dict[str, tuple[int, int]]:
@@ -127,7 +130,8 @@ def _spans(plan: Plan) -> dict[str, tuple[int, int]]:
             name = base.get(buffer.name, buffer.name)
             first, _ = spans.get(name, (step, step))
             spans[name] = (first, step)
-    return spans
+    last = len(plan.launches) - 1
+    return spans | {name: (spans[name][0], last) for name in plan.results}
 
 
 def _aligned(size: int) -> int:

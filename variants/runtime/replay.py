@@ -35,8 +35,10 @@ class Recorder(Protocol):
         """Why it records nothing on a device; "" if it does."""
         ...
 
-    def record(self, run: Callable[[], Tensor]) -> tuple[Callable[[], object], Tensor]:
-        """What replays a call, and the tensor that each replay writes.
+    def record(
+        self, run: Callable[[], tuple[Tensor, ...]]
+    ) -> tuple[Callable[[], object], tuple[Tensor, ...]]:
+        """What replays a call, and the tensors that each replay writes.
 
         Raises:
             RuntimeError: The call does what cannot be recorded.
@@ -64,7 +66,9 @@ class CudaRecorder:
         """Why it records nothing on a device; "" if it does."""
         return "" if device.type == "cuda" else f"features are on {device}, not on a GPU"
 
-    def record(self, run: Callable[[], Tensor]) -> tuple[Callable[[], object], Tensor]:
+    def record(
+        self, run: Callable[[], tuple[Tensor, ...]]
+    ) -> tuple[Callable[[], object], tuple[Tensor, ...]]:
         """Runs the call once on another stream, as recording asks for, and then records it there.
 
         One thread at a time does: torch knows of one recording in a process. And it leaves the
@@ -153,25 +157,29 @@ class Replay:
         # Tensors made in inference mode could not be written outside of it.
         with torch.inference_mode(False), torch.no_grad():
             static = {name: rows.detach().clone() for name, rows in features.items()}
-            self._replay, self._result = recorder.record(lambda: executable.run(static, weights))
+            self._replay, self._results = recorder.record(lambda: executable.run(static, weights))
         self._features = static
         self._free = recorder.event()
         self._free.record()
         # Streams may still work on the memory when nobody refers to it any more.
         weakref.finalize(self, self._free.synchronize).atexit = False
 
-    def run(self, features: Mapping[str, Tensor], target: Tensor) -> Tensor:
+    def run(
+        self, features: Mapping[str, Tensor], targets: tuple[Tensor, ...]
+    ) -> tuple[Tensor, ...]:
         """Replays the run on the current stream.
 
         Args:
             features: As given when it was recorded, with other values.
-            target: Takes the result.
+            targets: Take the results.
         """
         with self._turn(), torch.no_grad():
             for name, rows in features.items():
                 self._features[name].copy_(rows)
             self._replay()
-            return target.copy_(self._result)
+            for target, result in zip(targets, self._results, strict=True):
+                target.copy_(result)
+            return targets
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -207,7 +215,7 @@ class Replays:
         weights: Mapping[str, Tensor],
         out: Tensor | None,
         pays: Callable[[], bool],
-    ) -> Tensor:
+    ) -> tuple[Tensor, ...]:
         """As `Executable.run`.
 
         Args:
@@ -233,7 +241,7 @@ class Replays:
             if replay is None:
                 return executable.run(features, weights, out)
             given = executable.inputs(features)
-            return replay.run(given, executable.result(out, {**weights, **given}))
+            return replay.run(given, executable.results.allocate(out, {**weights, **given}))
 
     def _replay_of(
         self,

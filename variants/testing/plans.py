@@ -13,9 +13,18 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.plan.nodes import Plan
+from hetune.variants.program.nodes import Type
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.plan_inputs import weights_of
+from hetune.variants.runtime.results import Results
+
+
+class _Unwritten(Results):
+    """Results in memory that is full of NaN."""
+
+    def _new(self, kind: Type, rows: int) -> Tensor:
+        return torch.full((rows, *kind.shape), torch.nan)
 
 
 def run_plan(
@@ -25,7 +34,19 @@ def run_plan(
     backend: Backend | None = None,
     schedules: tuple[AnySchedule, ...] = (),
 ) -> Tensor:
-    """The plan's result on the CPU, float32 [rows, *row shape].
+    """The result of a plan that has one, as `run_results`."""
+    (result,) = run_results(plan, values, graph, backend, schedules)
+    return result
+
+
+def run_results(
+    plan: Plan,
+    values: Mapping[str, Tensor],
+    graph: HeteroGraph,
+    backend: Backend | None = None,
+    schedules: tuple[AnySchedule, ...] = (),
+) -> tuple[Tensor, ...]:
+    """The plan's results on the CPU, float32 [rows, *row shape]; edges in the graph's order.
 
     Memory is full of NaN before: what is read but never written shows.
 
@@ -47,8 +68,6 @@ def run_plan(
     executable = Executable(plan, domain, backend or TorchBackend(), schedules)
     for memory in executable.memory().values():
         memory.fill_(torch.nan)
-    shape = plan.program.type_of(plan.program.result).shape
-    out = torch.full((graph.num_nodes, *shape), torch.nan)
+    executable.results = _Unwritten(plan, domain, None)
     weights = {**weights_of(plan, values, graph), **executable.constants(inputs)}
-    executable.run(inputs, weights, out)
-    return out
+    return executable.run(inputs, weights)

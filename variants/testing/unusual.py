@@ -160,6 +160,39 @@ def side_by_side(g: Graph, x: Value, c: Value, w: Value, u: Value, a: Value) -> 
     return g.reduce(gate * rows, fn="max") + mean + g.sum(norms.fold(0, "min") * (g.dst(x) @ a))
 
 
+@layer_program
+def with_weights(g: Graph, x: Value, w: Value, a: Value) -> tuple[Value, ...]:
+    """Attention that returns its shares, too."""
+    sent = g.src(x) @ w
+    share = softmax(dot(sent, a), over=g.nodes)
+    return g.sum(share * sent), share
+
+
+@layer_program
+def scored(g: Graph, x: Value, r: Value) -> Value:
+    """Scores of edges alone, as of a knowledge graph."""
+    return dot(g.src(x) * r, g.dst(x))
+
+
+@layer_program
+def updated_edges(g: Graph, x: Value, f: Value, w: Value, u: Value, v: Value) -> tuple[Value, ...]:
+    """New rows of edges from both ends' and their own, their sum, and rows as they were given."""
+    rows = relu(g.src(x) @ w + g.dst(x) @ u + f @ v)
+    flat = rows.reshape(rows.type.width)
+    return rows, g.mean(flat), f, flat
+
+
+RESULTS: MappingProxyType[str, Program] = MappingProxyType(
+    {
+        "attention": with_weights(x=node(4), w=etype(4, 3), a=shared(3)),
+        "attention, heads": with_weights(x=node(4), w=etype(4, 2, 3), a=shared(2, 3)),
+        "scores": scored(x=node(5), r=etype(5)),
+        "edges": updated_edges(
+            x=node(4), f=edge(3), w=etype(4, 2, 3), u=shared(4, 2, 3), v=etype(3, 2, 3)
+        ),
+    }
+)
+"""Programs that return rows of edges, or several results."""
 UNUSUAL: MappingProxyType[str, Program] = MappingProxyType(
     {
         "extremes": extremes(

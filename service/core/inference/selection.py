@@ -25,6 +25,7 @@ from hetune.variants.errors import InputError, MemoryLimitError
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import kernel_threads, using_threads
+from hetune.variants.kernel.precision import Precision
 from hetune.variants.runtime.choice import Choice, Decision
 
 T = TypeVar("T")
@@ -149,7 +150,8 @@ class VariantSelection:
         with self._metrics.select_seconds.time(), step("select", cost_model=active.model):
             for number, (graph, variant) in enumerate(zip(graphs, wanted, strict=True)):
                 module = model.modules[number]
-                given = selector, module, graph, expected_runs, limit
+                precision = model.description.precision
+                given = selector, module, graph, expected_runs, limit, precision
                 choose = partial(self._ask, selector.choose, *given)
                 explanation = self._ask(selector.explain, *given) if explain else None
                 if explanation is not None:
@@ -173,6 +175,7 @@ class VariantSelection:
         graph: HeteroGraph,
         expected_runs: float,
         limit: int,
+        precision: Precision,
     ) -> T:
         """What `Selector.choose` or `Selector.explain` says of a layer on a graph."""
         graph = self._engine.graph(graph)  # its indexes are there, and runs need them, too
@@ -183,6 +186,7 @@ class VariantSelection:
                 memory_limit=limit,
                 expected_runs=expected_runs,
                 cuda_graph=self._engine.cuda_graph,
+                precision=precision,
             )
 
 

@@ -12,6 +12,7 @@ from hetune.variants.errors import GraphError, ProgramError
 from hetune.variants.frontend.presets import HgtName, RgatName, RgcnName
 from hetune.variants.graph.convert.edge_index_dict import relation_names
 from hetune.variants.graph.vocabulary import Vocabulary
+from hetune.variants.kernel.precision import Precision
 from hetune.variants.program.labeled import LabeledProgram
 
 _MOST_LAYERS = 64
@@ -124,6 +125,8 @@ class ModelDescription(Document):
 
     Where it has names of types, its weights are in their order: a graph with the same names is met
     in its own order, one with others is refused.
+
+    With a precision of "bf16" tables that edges read may be stored so.
     """
 
     most_fields: ClassVar[int | None] = _MOST_LAYERS << 5
@@ -134,6 +137,7 @@ class ModelDescription(Document):
     relations: Names = None
     node_types: Names = None
     jumping: Jumping = "none"
+    precision: Annotated[Precision, Field(exclude_if=lambda name: name == "float32")] = "float32"
 
     @model_validator(mode="after")
     def _check(self) -> Self:

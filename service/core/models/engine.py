@@ -31,6 +31,7 @@ from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.kernel.device import Device
+from hetune.variants.kernel.precision import Precision
 from hetune.variants.registry import KernelSource, default_registry
 from hetune.variants.runtime.backends import backend_named
 from hetune.variants.runtime.compile_layer import compile_layer
@@ -147,13 +148,17 @@ class Engine:
     # What runs.
 
     def compiled(
-        self, module: RelationalLayer, vocabulary: Vocabulary | None = None
+        self,
+        module: RelationalLayer,
+        vocabulary: Vocabulary | None = None,
+        precision: Precision = "float32",
     ) -> CompiledLayer:
         """A layer that is ready to run; its weights move to the device.
 
         Args:
             module: The layer.
             vocabulary: Names of the types that its weights are for, in their order.
+            precision: What it may store tables in; on a GPU all layers compute as the backend does.
 
         Raises:
             DeviceError: The device fails, or has no memory left.
@@ -162,7 +167,11 @@ class Engine:
             moved = module.to(self.device.torch_device)
         # Whoever runs it names the variant: no cost model is asked here, or kept.
         return compile_layer(
-            moved, backend=self.backend, cuda_graph=self.cuda_graph, vocabulary=vocabulary
+            moved,
+            backend=self.backend,
+            cuda_graph=self.cuda_graph,
+            vocabulary=vocabulary,
+            precision=precision,
         )
 
     def epilogues(self, found: tuple[Epilogue, ...]) -> tuple[Epilogue, ...]:

@@ -145,7 +145,8 @@ class ModelStore:
         """
         modules = modules_of(description, weights)
         vocabulary = description.vocabulary
-        compiled = tuple(self._engine.compiled(module, vocabulary) for module in modules)
+        given = vocabulary, description.precision
+        compiled = tuple(self._engine.compiled(module, *given) for module in modules)
         epilogues = self._engine.epilogues(epilogues_of(description, weights))
         nbytes = sum(tensor.nbytes for tensor in weights.values())
         return Model(

@@ -31,6 +31,7 @@ from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.frontend.program_layer import ProgramLayer
 from hetune.variants.graph.vocabulary import Vocabulary, VocabularyLike
+from hetune.variants.kernel.precision import Precision
 from hetune.variants.program.labeled import LabeledProgram
 from hetune.variants.program.nodes import Program, Space
 from hetune.variants.program.text import show_param
@@ -168,6 +169,7 @@ def describe(
     modules: Sequence[nn.Module],
     jumping: Jumping = "none",
     vocabulary: VocabularyLike | None = None,
+    precision: Precision | None = None,
 ) -> tuple[ModelDescription, dict[str, Tensor]]:
     """The description and the weights of layers, and of what is between them.
 
@@ -178,6 +180,7 @@ def describe(
         jumping: Whether the model gives out what all layers do: "cat" or "max".
         vocabulary: Names of the types that the weights are for, in their order, as
             `Vocabulary.of` takes them; by default those of a compiled layer.
+        precision: What layers may store tables in; by default what a compiled layer may.
 
     Raises:
         InputError: A module is none of these, or widths or edge types do not fit.
@@ -189,7 +192,8 @@ def describe(
     metadata = None
     for given in modules:
         if isinstance(given, CompiledLayer):
-            known, given = known or given.vocabulary, given.module
+            known, precision = known or given.vocabulary, precision or given.precision
+            given = given.module
         module = from_pyg(given) if type(given).__module__.startswith(_PYG) else given
         if isinstance(module, ProgramLayer):
             _check_served(module.program())
@@ -224,6 +228,7 @@ def describe(
                 "relations": known and known.relations,
                 "node_types": known and known.node_types,
                 "jumping": jumping,
+                "precision": precision or "float32",
             },
         )
     except MalformedError as error:

@@ -1,0 +1,155 @@
+"""Random message-passing classes: their programs give their own numbers, or are refused."""
+
+from __future__ import annotations
+
+import copy
+import random
+
+import pytest
+import torch
+from tests.frontend.message_passing_cases import WIDTH, arguments_on, pyg
+from tests.full import FULL
+from torch import nn
+from torch.nn import functional
+
+from hetune.variants.frontend.tracing.arguments import read_arguments
+from hetune.variants.frontend.tracing.layer import trace
+from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.validate import parameters_of, validated, weights_of
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.program.interpret import interpret
+
+utils = pytest.importorskip("torch_geometric.utils")
+
+EDGES = torch.randint(0, 37, (2, 150), generator=torch.Generator().manual_seed(2))
+NODES = 41
+UNARY = (
+    torch.relu,
+    torch.tanh,
+    lambda x: functional.leaky_relu(x, 0.3),
+    lambda x: functional.elu(x),
+    lambda x: functional.softplus(x),
+    lambda x: (x.abs() + 1).log(),
+    lambda x: (x * x + 0.5).sqrt(),
+    lambda x: 2 - x / 3,
+    lambda x: 1 / (1 + x.exp()),
+    lambda x: x.clamp(-0.5, 0.7),
+    lambda x: functional.normalize(x, dim=-1),
+    lambda x: functional.softmax(x, dim=-1),
+    lambda x: functional.layer_norm(x, x.shape[-1:]),
+    lambda x: torch.where(x > 0.1, x, 0.2 * x),
+    lambda x: x.masked_fill(x < 0, 0.5),
+    lambda x: torch.cat([x[:, 2:], x[:, :2]], dim=1),
+    lambda x: x.view(-1, 2, 3).sum(1, keepdim=True).expand(-1, 2, 3).reshape(-1, 6),
+    lambda x: x.unflatten(1, (3, 2)).amax(-1).repeat_interleave(2, 1),
+    lambda x: torch.stack(x.chunk(2, -1), 1).flatten(1),
+    lambda x: x.clone().add_(1).mul_(0.5),
+    lambda x: functional.dropout(x, 0.5, training=False),
+    lambda x: torch.flip(x, (1,)),
+    lambda x: x - x.mean(-1, keepdim=True),
+)
+BINARY = (
+    torch.add,
+    torch.sub,
+    torch.mul,
+    torch.maximum,
+    lambda x, y: x / (1 + y.abs()),
+    lambda x, y: x * (x * y).sum(-1, keepdim=True),
+    lambda x, y: torch.cat([x[:, :3], y[:, 3:]], 1),
+    lambda x, y: torch.lerp(x, y, 0.3),
+    lambda x, y: torch.where(x > y, x, y),
+)
+AGGREGATIONS = ("sum", "mean", "max", "min", "mul", "std", "softmax", ["sum", "max"])
+
+
+class RandomLayer(pyg.MessagePassing):
+    """A layer whose functions are drawn."""
+
+    def __init__(self, seed: int) -> None:
+        drawn = self.drawn = random.Random(seed)
+        self.seed = seed
+        aggregation = drawn.choice(AGGREGATIONS)
+        super().__init__(
+            aggr=aggregation,
+            flow=drawn.choice(("source_to_target", "target_to_source")),
+            node_dim=drawn.choice((0, -2)),
+        )
+        self.lins = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.out = nn.Linear(WIDTH * (2 if isinstance(aggregation, list) else 1), WIDTH)
+        self.scale = nn.Parameter(torch.rand(WIDTH))
+        self.has_loops, self.has_softmax = drawn.random() < 0.3, drawn.random() < 0.3
+        self.has_norm, self.depth = drawn.random() < 0.3, drawn.choice((1, 1, 2))
+
+    def _some(self, drawn: random.Random, *values: torch.Tensor) -> torch.Tensor:
+        found = list(values)
+        for _ in range(drawn.randint(1, 4)):
+            kind = drawn.random()
+            x = drawn.choice(found)
+            if kind < 0.45:
+                found.append(drawn.choice(UNARY)(x))
+            elif kind < 0.75:
+                found.append(drawn.choice(BINARY)(x, drawn.choice(found)))
+            elif kind < 0.9:
+                found.append(drawn.choice(list(self.lins))(x))
+            else:
+                found.append(x * self.scale)
+        return found[-1]
+
+    def forward(self, x, edge_index, edge_weight):
+        drawn = random.Random(self.seed)
+        if self.has_loops:
+            edge_index, edge_weight = utils.add_remaining_self_loops(
+                edge_index, edge_weight, 0.5, len(x)
+            )
+        if self.has_norm:
+            weight = utils.degree(edge_index[0], len(x), x.dtype).clamp(min=1).rsqrt()
+            edge_weight = edge_weight * weight[edge_index[0]]
+        for _ in range(self.depth):
+            h = self._some(drawn, x)
+            h = self.propagate(edge_index, x=h, edge_weight=edge_weight)
+            x = self._some(drawn, self.out(h), x)
+        return x
+
+    def message(self, x_i, x_j, edge_weight, index, size_i):
+        drawn = random.Random(self.seed + 1)
+        out = self._some(drawn, x_i, x_j, x_j * edge_weight.view(-1, 1))
+        if self.has_softmax:
+            out = out * utils.softmax(x_i.sum(-1) + x_j[:, 0], index, num_nodes=size_i)[:, None]
+        return out
+
+
+def error_of(layer: nn.Module) -> float:
+    """Of the program on another graph than those that it was confirmed on."""
+    given = ("edge_weight",)
+    first = arguments_on(EDGES[:, :99], NODES - 2, given)
+    confirmed = validated(layer, read_arguments(layer, (), first))
+    exact = copy.deepcopy(layer).double()
+    arguments = {
+        name: value.double() if value.is_floating_point() else value
+        for name, value in arguments_on(EDGES, NODES, given).items()
+    }
+    traced = trace(exact, arguments, ("x",), NODES, EDGES.shape[1])
+    assert traced.key == confirmed.key
+    types = torch.zeros_like(traced.src)
+    graph = HeteroGraph(traced.src, traced.dst, types, num_nodes=NODES, num_etypes=1)
+    values = {"x": arguments["x"], **traced.constants, **weights_of(traced, parameters_of(exact))}
+    found = interpret(
+        traced.program, {p.name: values[p.name].double() for p in traced.program.params}, graph
+    )
+    with torch.no_grad():
+        expected = exact(**arguments)
+    return float((found - expected).abs().max() / expected.abs().max())
+
+
+def test_random_layers_are_right_or_refused():
+    refused = []
+    count = 1000 if FULL else 40
+    for seed in range(count):
+        torch.manual_seed(seed)
+        layer = RandomLayer(seed).eval()
+        try:
+            assert error_of(layer) < 1e-8, f"seed {seed}"
+        except NotTraceable as error:
+            refused.append(str(error))
+    assert len(refused) < 0.6 * count, refused[:5]
+    assert all("(" in reason or "numbers" in reason for reason in refused), refused

@@ -1,0 +1,109 @@
+"""What runs return: memory for a plan's results, and edges in the graph's own order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from hetune.variants.errors import InputError
+from hetune.variants.graph.lazy_tensors import is_lazy
+from hetune.variants.plan.nodes import Plan
+from hetune.variants.program.nodes import ALL_EDGES, Space, Type
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.plan_inputs import edge_order
+from hetune.variants.runtime.workspace import Workspace
+
+
+class Results:
+    """A plan's results on a graph.
+
+    Args:
+        plan: What is run.
+        domain: The graph.
+        workspace: Whose memory results are of; None: of torch's allocator.
+    """
+
+    def __init__(self, plan: Plan, domain: Domain, workspace: Workspace | None) -> None:
+        kinds = {buffer.name: buffer.type for buffer in plan.temporaries}
+        self._kinds: tuple[tuple[str, Type, int], ...] = tuple(
+            (name, kinds[name], domain.buffer_rows(kinds[name])) for name in plan.results
+        )
+        self._device, self._workspace = domain.place, workspace
+        self._places: Tensor | None = None
+        """Where the index has each edge of the graph, int32 [E]; None where the orders are one."""
+        if any(kind.space is Space.EDGE for _, kind, _ in self._kinds):
+            order = edge_order(domain)
+            if order is not None:
+                places = domain.index(ALL_EDGES).position
+                self._places = torch.empty_like(order).index_copy_(0, order.long(), places)
+
+    def allocate(self, out: Tensor | None, inputs: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """Memory for the results, [rows, *row shape] each: what was given for one, or new.
+
+        Args:
+            out: Of a plan with one result: float32, contiguous, [rows, *row shape].
+            inputs: What must not lie in it.
+
+        Raises:
+            InputError: What was given does not fit, or overlaps with one of the inputs.
+        """
+        if out is None:
+            return tuple(self._new(kind, rows) for _, kind, rows in self._kinds)
+        if len(self._kinds) > 1:
+            raise InputError(
+                f"out= is for one result, and the layer has {len(self._kinds)}: leave it out"
+            )
+        _, kind, rows = self._kinds[0]
+        if (out.dtype, out.device) != (torch.float32, self._device) or not out.is_contiguous():
+            raise InputError(
+                f"out must be a contiguous float32 tensor on {self._device}: allocate it so"
+            )
+        if out.numel() != rows * kind.width:
+            raise InputError(
+                f"out has shape {tuple(out.shape)} but the result has {rows} rows of {kind.width}:"
+                " allocate that many elements"
+            )
+        if is_lazy(out):
+            raise InputError(
+                "out is a tensor that torch negates as it reads it, or one without memory: "
+                "allocate it with torch.empty"
+            )
+        for name, given in inputs.items():
+            if _overlap(out, given):
+                raise InputError(
+                    f"out shares memory with {name}, which is read while out is written: give a "
+                    "tensor of its own"
+                )
+        # Kernels write through its address, which autograd does not see.
+        torch.autograd.graph.increment_version(out)
+        return (out.view(rows, *kind.shape),)
+
+    def _new(self, kind: Type, rows: int) -> Tensor:
+        if self._workspace is None:
+            return torch.empty(rows, *kind.shape, dtype=torch.float32, device=self._device)
+        return self._workspace.results.take(rows * kind.width).view(rows, *kind.shape)
+
+    def written(self, results: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        """The buffers of those that launches write where they are returned."""
+        return {
+            name: rows
+            for (name, kind, _), rows in zip(self._kinds, results, strict=True)
+            if self._places is None or kind.space is not Space.EDGE
+        }
+
+    def reorder(self, results: tuple[Tensor, ...], buffers: Mapping[str, Tensor]) -> None:
+        """Fills the others from their buffers: rows of edges, in the graph's order."""
+        if self._places is None:
+            return
+        with torch.no_grad():
+            for (name, kind, _), rows in zip(self._kinds, results, strict=True):
+                if kind.space is Space.EDGE:
+                    torch.index_select(buffers[name], 0, self._places, out=rows)
+
+
+def _overlap(one: Tensor, other: Tensor) -> bool:
+    """Whether two contiguous tensors have elements in common."""
+    first, second = one.data_ptr(), other.data_ptr()
+    return first < second + other.nbytes and second < first + one.nbytes
