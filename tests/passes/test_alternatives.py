@@ -94,7 +94,7 @@ IDS = {
         "hybrid+weights-first+edge-scores",
     ],
     "edge weights": ["vanilla", "src", "dst", "hybrid"],
-    "edge weights, shared map": ["vanilla", "src"],
+    "edge weights, shared map": ["vanilla", "src", "dst"],
     "linear": ["vanilla"],
     "aggregate": ["vanilla"],
     "attention, 2 heads": ["vanilla"],
