@@ -67,7 +67,6 @@ class Interpreter:
             return _LIKE[name](*args, **kwargs)
         if not isinstance(args[0] if args else None, Symbol) and name in ("expand_as", "view_as"):
             return getattr(args[0], name.removesuffix("_as"))(args[1].shape)
-        self._check(args, kwargs)
         if name in _IN_PLACE_BASES and not isinstance(args[0], Symbol):
             return self._with_rows(func, name, args, kwargs)
         if name.endswith("_") and not name.endswith("__"):
@@ -96,15 +95,6 @@ class Interpreter:
             )
         with torch._C.DisableTorchFunctionSubclass():
             return func(of)
-
-    def _check(self, args: Any, kwargs: Mapping[str, Any]) -> None:
-        def check(tensor: Tensor) -> Tensor:
-            if isinstance(tensor, torch.nn.Parameter):
-                raise NotTraceable("a parameter is none of the module's own: register it there")
-            return tensor
-
-        replaced(args, check)
-        replaced(tuple(kwargs.values()), check)
 
     def _in_place(
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]

@@ -16,6 +16,7 @@ from hetune.variants.frontend.tracing.alignment import is_rows, squeezed
 from hetune.variants.frontend.tracing.expressions import Expression, parameter
 from hetune.variants.frontend.tracing.interpreter import Interpreter
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable, reason_of
+from hetune.variants.frontend.tracing.own_tensors import OwnTensors
 from hetune.variants.frontend.tracing.recorder import Recorder
 from hetune.variants.frontend.tracing.simplify import needed, with_ends_swapped, with_softmaxes
 from hetune.variants.frontend.tracing.symbols import Rows, symbol
@@ -81,9 +82,11 @@ def trace(
         rows = recorder.emit(Reshape(whole, squeezed(value.shape[1:])), f"{name}_rows")
         shape = tuple(value.shape)
         given[name] = symbol(Rows(rows, 0), shape, value.dtype, value.device, interpreter)
+    twin = _on_symbols(module, interpreter)
     with torch.no_grad():
         try:
-            result = _on_symbols(module, interpreter).forward(**given)
+            with OwnTensors(arguments.values()):
+                result = twin.forward(**given)
         except Exception as error:
             raise NotTraceable(reason_of(error)) from None
     return _traced(type(module).__name__, recorder, result)
