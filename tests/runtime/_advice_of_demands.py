@@ -135,6 +135,7 @@ def a_module_elsewhere(x, edges, graph):
     layer.to("meta")
     yield lambda: layer(x, graph)
     layer.to_empty(device="cpu")
+    layer.module.reset_parameters()  # its memory may hold anything
     yield lambda: layer(x, graph, variant=hetune.compile(layer).variants[0])
 
 
