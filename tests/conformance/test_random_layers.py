@@ -20,15 +20,25 @@ from hetune.variants.frontend.functions import (
     sqrt,
     tanh,
 )
-from hetune.variants.frontend.trace import Value, edge, etype, layer_program, node, ntype, shared
+from hetune.variants.frontend.trace import (
+    Value,
+    constant,
+    edge,
+    etype,
+    layer_program,
+    node,
+    ntype,
+    shared,
+)
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.plan.alternatives import alternatives
 from hetune.variants.plan.lower import lower
-from hetune.variants.program.interpret import interpret
+from hetune.variants.program.interpret import interpret_results
+from hetune.variants.program.nodes import End, Space
 from hetune.variants.program.text import show
 from hetune.variants.testing.conformance import relative_error
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
-from hetune.variants.testing.plans import run_plan
+from hetune.variants.testing.plans import run_results
 from hetune.variants.testing.programs import random_parameters
 
 GRAPHS = (
@@ -36,6 +46,7 @@ GRAPHS = (
     AWKWARD["relations without edges"](),
     AWKWARD["duplicate edges"](),
 )
+ENDS = st.sampled_from([End.SRC, End.DST])
 TOLERANCE = 1e-3
 """Sums may cancel; what is wrong is so in the first digits."""
 
@@ -68,7 +79,8 @@ class Composer:
         leaves = [
             lambda d: self.c,
             lambda d: self.end(self.s),
-            lambda d: self.end(sigmoid(-self.g.count())),
+            lambda d: self.end(sigmoid(-self.g.count(end=self.draw(ENDS)))),
+            lambda d: sigmoid(-self.g.count(self.g.src_pairs, End.SRC)).take(Space.EDGE),
         ]
         others = [
             lambda d: dot(self.rows(d), self.end(self.x)),
@@ -132,7 +144,10 @@ class Composer:
     def result(self):
         rows, heads = self.g.sum(self.rows(3)), self.g.sum(self.heads(2))
         flat = heads.reshape(heads.type.width)
-        return self.draw(st.sampled_from([rows, heads, flat, self.nodes(3)]))
+        found = self.draw(st.sampled_from([rows, heads, flat, self.nodes(3)]))
+        return self.draw(
+            st.sampled_from([found, (found, self.shares(self.numbers(2))), self.rows(2)])
+        )
 
 
 @layer_program
@@ -147,8 +162,17 @@ def programs(draw):
     h, k = 2, draw(st.integers(2, 3))
     nodes = {"x": node(k), "s": node(), "t": node(h), "n": ntype(k, k), "b": ntype(k), "o": ntype()}
     edges = {"c": edge(), "e": edge(h), "f": edge(k), "p": etype(), "q": etype(h), "r": etype(k)}
+    for params in (nodes, edges):
+        for name in ("s", "t", "c", "e"):
+            if name in params and draw(st.booleans()):
+                params[name] = constant(params[name])
     maps = {"w": etype(k, k), "m": etype(k, h, k), "own": etype(h, k, k), "u": shared(k, k)}
     return layer(**nodes, **edges, **maps, v=shared(k), draw=draw)
+
+
+def check(found, expected, where):
+    for rows, right in zip(found, expected, strict=True):
+        assert relative_error(rows, right) <= TOLERANCE, where
 
 
 @settings(max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -156,11 +180,11 @@ def programs(draw):
 def test_all_ways_compute_the_same(program, graph):
     note(show(program))
     values = {name: rows / 2 for name, rows in random_parameters(program, graph).items()}
-    expected = interpret(program, values, graph)
+    expected = interpret_results(program, values, graph)
     for way in alternatives(program):
         for fused in (True, False):
             plan = lower(way.program, fuse_sums=fused)
-            found = run_plan(plan, values, graph)
-            assert relative_error(found, expected) <= TOLERANCE, (way.id, fused)
+            found = run_results(plan, values, graph)
+            check(found, expected, (way.id, fused))
             for launch in plan.launches:
                 CppBackend().source(launch, Schedule())  # prints what it would compile

@@ -58,9 +58,10 @@ class Executable:
         self._given = tuple(param.name for param in params if param.role == "constant")
         self._constants = {} if self._given else constants_of(plan, domain)
         self._kept: dict[tuple[int, ...], _KeptConstants] = {}
-        edges = reordered_features(plan.program)
+        read = {buffer.name for buffer in plan.temporaries}
+        edges = [p.name for p in reordered_features(plan.program) if p.name in read]
         order = edge_order(domain) if edges else None
-        self._reordered = () if order is None else tuple((param.name, order) for param in edges)
+        self._reordered = () if order is None else tuple((name, order) for name in edges)
         self._runners = tuple(
             backend.bind(launch, schedule, domain)
             for launch, schedule in zip(plan.launches, schedules, strict=True)

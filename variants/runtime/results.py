@@ -26,10 +26,14 @@ class Results:
     """
 
     def __init__(self, plan: Plan, domain: Domain, workspace: Workspace | None) -> None:
-        kinds = {buffer.name: buffer.type for buffer in plan.temporaries}
+        program = plan.program
         self._kinds: tuple[tuple[str, Type, int], ...] = tuple(
-            (name, kinds[name], domain.buffer_rows(kinds[name])) for name in plan.results
+            (buffer, program.type_of(name), domain.buffer_rows(program.type_of(name)))
+            for buffer, name in zip(plan.results, program.results, strict=True)
         )
+        kinds = {buffer.name: buffer.type for buffer in plan.temporaries}
+        self._stored = tuple((rows, *kinds[name].shape) for name, _, rows in self._kinds)
+        """Shapes of their buffers, which may have other row shapes."""
         self._device, self._workspace = domain.place, workspace
         self._places: Tensor | None = None
         """Where the index has each edge of the graph, int32 [E]; None where the orders are one."""
@@ -88,8 +92,8 @@ class Results:
     def written(self, results: tuple[Tensor, ...]) -> dict[str, Tensor]:
         """The buffers of those that launches write where they are returned."""
         return {
-            name: rows
-            for (name, kind, _), rows in zip(self._kinds, results, strict=True)
+            name: rows.view(shape)
+            for (name, kind, _), rows, shape in zip(self._kinds, results, self._stored, strict=True)
             if self._places is None or kind.space is not Space.EDGE
         }
 
@@ -100,7 +104,7 @@ class Results:
         with torch.no_grad():
             for (name, kind, _), rows in zip(self._kinds, results, strict=True):
                 if kind.space is Space.EDGE:
-                    torch.index_select(buffers[name], 0, self._places, out=rows)
+                    torch.index_select(buffers[name].view(rows.shape), 0, self._places, out=rows)
 
 
 def _overlap(one: Tensor, other: Tensor) -> bool:

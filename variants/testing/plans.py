@@ -58,14 +58,15 @@ def run_results(
         backend: The interpreter if None.
         schedules: One for each launch; default ones if there are none.
     """
-    domain = Domain(graph)
+    backend = backend or TorchBackend()
+    domain = Domain(graph, graph.device if backend.indexes_on_device else None)
     inputs = {
         param.name: values[param.name].float()
         for param in plan.program.params
         if param.role != "weight"
     }
     schedules = schedules or (Schedule(),) * len(plan.launches)
-    executable = Executable(plan, domain, backend or TorchBackend(), schedules)
+    executable = Executable(plan, domain, backend, schedules)
     for memory in executable.memory().values():
         memory.fill_(torch.nan)
     executable.results = _Unwritten(plan, domain, None)
