@@ -25,6 +25,7 @@ from torch import Tensor
 
 from hetune.profiling.measure.rounds import interleave
 from hetune.variants.exhaustion import is_out_of_memory
+from hetune.variants.testing.conformance import NARROW_TOLERANCE
 
 
 class CellRunner:
@@ -101,8 +102,9 @@ class CellRunner:
         first = time.perf_counter() - start
         error = relative_error(output, want, problem.compared_rows)
         entry["relative_error"] = error
-        if not error <= TOLERANCE:
-            entry.update(status="wrong", detail=f"relative error {error:.1e} > {TOLERANCE:.0e}")
+        most = NARROW_TOLERANCE if candidate.precision == "bf16" else TOLERANCE
+        if not error <= most:
+            entry.update(status="wrong", detail=f"relative error {error:.1e} > {most:.0e}")
             return
         self._runs[candidate.name], self._first[candidate.name] = run, first
         self._seconds[candidate.name] = seconds

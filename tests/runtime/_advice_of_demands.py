@@ -138,7 +138,7 @@ def a_module_elsewhere(x, edges, graph):
     yield lambda: layer(x, graph, variant=hetune.compile(layer).variants[0])
 
 
-@case("x is on {} but the graph is on {}: move one of them")
+@case("{} is on {} but the graph is on {}: move one of them")
 def features_elsewhere(x, edges, graph):
     layer = compiled(nn.RGCN(8, 8, 3))
     yield lambda: layer.module(x.to("meta"), graph)

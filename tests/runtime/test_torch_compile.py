@@ -107,6 +107,23 @@ def test_dictionaries(x, graph, runs):
     assert len(runs) == 1
 
 
+def test_traced_layers_after_a_first_call(x, edges, runs):
+    net = randomized(geometric.GAT(8, 8, 2, heads=2)).eval()
+    fast = hetune.compile(net, backend="torch", expected_runs=1)
+    expected = fast(x, edges[0])
+    weights = torch.rand(edges[0].shape[1])
+    compiled = torch.compile(fast, backend="aot_eager", fullgraph=True)
+    assert relative_error(compiled(x, edges[0]), net(x, edges[0]).double()) <= TOLERANCE
+    assert relative_error(expected, net(x, edges[0]).double()) <= TOLERANCE
+    assert len(runs) == 4
+    gcn = randomized(geometric.GCN(8, 8, 2)).eval()
+    fast = hetune.compile(gcn, backend="torch", expected_runs=1)
+    fast(x, edges[0], edge_weight=weights)  # None is given for others
+    compiled = torch.compile(fast, backend="eager", fullgraph=True)
+    found = compiled(x, edges[0], edge_weight=2 * weights)
+    assert relative_error(found, gcn(x, edges[0], edge_weight=2 * weights).double()) <= TOLERANCE
+
+
 def test_calls_whose_shape_nobody_knows_break_the_graph(net, x, edges, runs, graph):
     layer = compile_layer(net.first, backend="torch")
     expected = net.first(x, *edges).double()

@@ -74,6 +74,8 @@ class Adapter:
         module_run: What a run of the module itself takes, where graphs may be left to it.
         read: Reads its calls; None: they are read as ``(x, edge_index, edge_type)`` or
             ``(x_dict, edge_index_dict)``, by the signature.
+        result_shape: Of each node's row of what calls return, where `read` reads them and it is a
+            tensor with such rows; else None.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Adapter:
         graph_refusal: Callable[[Any, HeteroGraph], str | None] | None = None,
         order_refusal: Callable[[Any, ByType, ByType], str | None] | None = None,
         read: Reader | None = None,
+        result_shape: tuple[int, ...] | None = None,
     ) -> None:
         self.module = module
         self.program = program
@@ -102,7 +105,7 @@ class Adapter:
         self._order_refusal = order_refusal
         self._weights = weights
         self._options = plain_options(module)
-        self.read = read
+        self.read, self.result_shape = read, result_shape
         self.inputs = tuple(param for param in program.params if param.role != "weight")
         self.result_width = program.type_of(program.results[0]).width
         self.width = sum(param.type.width for param in self.inputs if param.name == "x")

@@ -144,6 +144,7 @@ class _Reader:
             1,
             graph_refusal=self._graph_refusal,
             read=self._read,
+            result_shape=traced.result_shape,
         )
 
     def _mode(self) -> tuple[bool, ...]:

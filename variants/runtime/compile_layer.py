@@ -63,7 +63,8 @@ def compile_layer(
 
 def _own(module: nn.Module) -> Precision:
     """What a module's own dtype allows."""
-    dtypes = {parameter.dtype for parameter in module.parameters()}
+    parameters = module.parameters() if isinstance(module, nn.Module) else ()
+    dtypes = {parameter.dtype for parameter in parameters}
     return "bf16" if dtypes == {torch.bfloat16} else "float32"
 
 

@@ -34,7 +34,7 @@ from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.runtime.first_sight import FirstSight
 from hetune.variants.runtime.float32_range import OUTGROWN, OutgrownError, Overflow, may_differ
 from hetune.variants.runtime.graph_break import outside_of_graphs
-from hetune.variants.runtime.graph_ops import GraphCalls
+from hetune.variants.runtime.graph_ops import GraphCalls, graph_calls
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.layer_sharing import LayerSharing
 from hetune.variants.runtime.layer_status import LastCall, LayerStatus
@@ -72,10 +72,13 @@ class CompiledLayer(ModuleWrapper):
         self._adapter: Adapter | None = None
         self._promoted: dict[str, Variant] = {}
         self._weights, self._graphs, self._autocast = WeightCache(), GraphCache(), Autocast()
-        self._sharing, self._last = sharing or LayerSharing(), LastCall()
+        self._sharing, self._last, self._sizes = (
+            sharing or LayerSharing(),
+            LastCall(),
+            SizeChoices(),
+        )
         self._first_sight: FirstSight | None = None
         self._graph_calls: GraphCalls | None = None
-        self._sizes = SizeChoices()
         self.training = module.training
         self.module = module
         found = self._adapted()
@@ -109,9 +112,7 @@ class CompiledLayer(ModuleWrapper):
         variants = compiler.schedule(adapter.program, self._policy.precision)
         self._promoted = {variant.id: variant for variant in variants}
         self._adapter, self._graphs = adapter, self._sharing.graphs(adapter)
-        if adapter.read is not None:
-            return adapter
-        self._graph_calls = GraphCalls(adapter, self._run)
+        self._graph_calls = graph_calls(adapter, self._run)
         run = adapter.module_run
         if run is not None and self._policy.is_free and self._runs.backend.name == "cpp":
             self._first_sight = FirstSight(adapter, run, self._graphs)
@@ -153,8 +154,8 @@ class CompiledLayer(ModuleWrapper):
         return self._run(args, kwargs, variant, memory_limit, out)
 
     @outside_of_graphs(
-        "hetune's layers are operators in torch's graphs where they are called with tensors or "
-        "dictionaries, under torch.no_grad(), and without options: this call stays outside"
+        "hetune's layers are operators in torch's graphs with tensors, without gradients or "
+        "options, and some after a first call: this call stays outside"
     )
     def _run(
         self,
@@ -334,7 +335,10 @@ class CompiledLayer(ModuleWrapper):
         if reason is None and self._adapter is None:
             initialize(self.module, (*args, *kwargs.values()))
         prepared = self._prepare(args, kwargs) if reason is None else Unsupported(reason)
-        if not isinstance(prepared, Unsupported) and self._needs_gradients(prepared[1]):
+        if isinstance(prepared, Unsupported):
+            return prepared
+        features, module = prepared[1].features, self.module
+        if differentiates(lambda: (*features, *module.parameters(), *module.buffers())):
             return Unsupported("gradients are needed: call it under torch.no_grad() for inference")
         return prepared
 
@@ -351,15 +355,8 @@ class CompiledLayer(ModuleWrapper):
         call = read_call(adapter, args, kwargs)
         if isinstance(call, Unsupported):
             return call
-        for tensor in call.features:
-            if reason := self._runs.backend.refusal(tensor.device):
-                return Unsupported(reason)
-        return adapter, call
-
-    def _needs_gradients(self, call: Call) -> bool:
-        return differentiates(
-            lambda: (*call.features, *self.module.parameters(), *self.module.buffers())
-        )
+        refusals = (self._runs.backend.refusal(tensor.device) for tensor in call.features)
+        return next((Unsupported(reason) for reason in refusals if reason), (adapter, call))
 
     def _variant(
         self, graph: HeteroGraph, variant: str | None, policy: Policy
@@ -368,8 +365,8 @@ class CompiledLayer(ModuleWrapper):
             return Chosen(self._of_size(graph, policy), is_final=False), None
         if variant is None:
             calls = self.use_of(graph).calls(policy.memory_limit)
-            variants = tuple(self._promoted.values())
-            chosen, tell = calls.next(variants, graph, policy, self._runs.at_hand)
+            variants, at_hand = tuple(self._promoted.values()), self._runs.at_hand
+            chosen, tell = calls.next(variants, graph, policy, at_hand)
             self._runs.last = chosen.variant
             if tell is not None and not synchronize(graph.device):
                 tell = None  # somebody records the run, whose time says nothing

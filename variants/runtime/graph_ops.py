@@ -14,12 +14,14 @@ from weakref import WeakMethod, WeakValueDictionary
 import torch
 from torch import Tensor
 
+from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.frontend.calls import joined, parameter_names
 
 Run = Callable[..., Any]
 _TYPES, _NAMES = "\x1e", "\x1f"
-"""Between the names of types, and between those that name one edge type."""
+"""Between the names of types, and between those that name one edge type, or arguments."""
+_NONE = "None"
 
 
 class GraphCalls:
@@ -32,9 +34,13 @@ class GraphCalls:
 
     def __init__(self, adapter: Adapter, run: Run) -> None:
         self.number = next(_NUMBERS)
-        self.names = parameter_names(adapter.module)[: 3 if adapter.metadata is None else 2]
+        self.names = parameter_names(adapter.module)
+        self.is_traced = adapter.result_shape is not None
+        if not self.is_traced:
+            self.names = self.names[: 3 if adapter.metadata is None else 2]
         self.result_types = adapter.result_types
-        self.width = adapter.result_width
+        shape, width = adapter.result_shape, adapter.result_width
+        self.shape = (width,) if shape is None else shape
         self._run = WeakMethod(run)
         _CALLS[self.number] = self
 
@@ -45,8 +51,12 @@ class GraphCalls:
             args: Of the call.
             kwargs: Likewise.
         """
-        given = (*args, *kwargs.values())
-        if torch.is_grad_enabled() or self.names != (*self.names[: len(args)], *kwargs):
+        given, names = (*args, *kwargs.values()), (*self.names[: len(args)], *kwargs)
+        if torch.is_grad_enabled() or len(given) != len(names):
+            return None
+        if self.is_traced:
+            return self._traced_call(names, given)
+        if names != self.names:
             return None
         match given:
             case Tensor() as x, Tensor() as index, Tensor() as etype if _may_be_traced((x,)):
@@ -55,22 +65,40 @@ class GraphCalls:
                 types = _TYPES.join([*x_dict, *[_NAMES.join(key) for key in edges]])
                 rows, lists = [*x_dict.values()], [*edges.values()]
                 found = torch.ops.hetune.layer(self.number, rows, lists, types)
-                names = [name for name in self.result_types if name in x_dict]
-                sizes = [x_dict[name].shape[0] for name in names]
-                return dict(zip(names, found.split(sizes), strict=True))
+                keys = [name for name in self.result_types if name in x_dict]
+                sizes = [x_dict[name].shape[0] for name in keys]
+                return dict(zip(keys, found.split(sizes), strict=True))
         return None
 
+    def _traced_call(self, names: tuple[str, ...], given: tuple[Any, ...]) -> Any:
+        tensors = [value for value in given if value is not None]
+        if not all(isinstance(value, Tensor) for value in tensors) or given[0] is None:
+            return None
+        if not _may_be_traced(tensors[:1]):
+            return None
+        pairs = zip(names, given, strict=True)
+        types = _NAMES.join([f"{name}={_NONE if v is None else ''}" for name, v in pairs])
+        return torch.ops.hetune.layer(self.number, tensors[:1], tensors[1:], types)
+
     def run(self, features: list[Tensor], edges: list[Tensor], types: str) -> Tensor:
-        """The operator's result, [N, width]: of all node types that get messages.
+        """The operator's result, [N, *row shape]: of all node types that get messages.
 
         Args:
             features: Rows of all nodes, or of each node type.
-            edges: An edge_index and an edge_type, or an edge_index of each edge type.
-            types: Names of the types; "" where they are numbered.
+            edges: What else is given: an edge_index and an edge_type, or an edge_index of each
+                edge type, or what a traced layer takes.
+            types: Names of the types; "" where they are numbered. Or names of arguments.
+
+        Raises:
+            InputError: The result has not the shape that torch was told.
         """
         run = self._run()
         assert run is not None
-        if not types:
+        if self.is_traced:
+            tensors = iter((*features, *edges))
+            pairs = [name.split("=") for name in types.split(_NAMES)]
+            found = run((), {name: None if none else next(tensors) for name, none in pairs})
+        elif not types:
             found = run((*features, *edges), {})
         else:
             names = types.split(_TYPES)
@@ -79,7 +107,25 @@ class GraphCalls:
             by_type = run((x_dict, dict(zip(keys, edges, strict=True))), {})
             found = joined([by_type[name] for name in self.result_types if name in x_dict])
         rows: Tensor = found.contiguous()
+        if rows.shape[1:] != self.shape or rows.dtype != torch.float32:
+            raise InputError(
+                f"the result has rows of {list(rows.shape[1:])}, {rows.dtype}, and torch.compile "
+                f"was told float32 of {list(self.shape)}: compile it a second time"
+            )
         return rows
+
+    def rows(self, features: list[Tensor], types: str) -> int:
+        """How many rows the operator's result has."""
+        if self.is_traced or not types:
+            return features[0].shape[0]
+        named = zip(types.split(_TYPES), features, strict=False)
+        return sum(x.shape[0] for name, x in named if name in self.result_types)
+
+
+def graph_calls(adapter: Adapter, run: Run) -> GraphCalls | None:
+    """A layer's calls as operators; None where nobody knows the shapes of its results."""
+    is_known = adapter.read is None or adapter.result_shape is not None
+    return GraphCalls(adapter, run) if is_known else None
 
 
 def _may_be_traced(features: Any) -> bool:
@@ -97,11 +143,8 @@ def _layer(number: int, features: list[Tensor], edges: list[Tensor], types: str)
 
 
 def _shape(number: int, features: list[Tensor], edges: list[Tensor], types: str) -> Tensor:
-    calls, counts = _CALLS[number], [x.shape[0] for x in features]
-    if types:
-        named = zip(types.split(_TYPES), counts, strict=False)
-        counts = [count for name, count in named if name in calls.result_types]
-    return features[0].new_empty((sum(counts), calls.width))
+    calls = _CALLS[number]
+    return features[0].new_empty((calls.rows(features, types), *calls.shape))
 
 
 def _in_turn(
