@@ -32,6 +32,8 @@ NAMES = (
     "degrees",
     "own degrees",
     "functions",
+    "side by side",
+    "extremes",
     "gated",
     "scores of as many heads",
     "scores of pairs",

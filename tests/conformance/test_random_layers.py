@@ -33,6 +33,7 @@ from hetune.variants.frontend.trace import (
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.plan.alternatives import alternatives
 from hetune.variants.plan.lower import lower
+from hetune.variants.program.functions import FOLDS
 from hetune.variants.program.interpret import interpret_results
 from hetune.variants.program.nodes import End, Space
 from hetune.variants.program.text import show
@@ -87,6 +88,7 @@ class Composer:
             lambda d: dot(self.rows(d), self.v),
             lambda d: dot(self.rows(d), self.end(self.b)),
             lambda d: self.shares(self.number(d)),
+            lambda d: self.rows(d).fold(0, self.draw(st.sampled_from(FOLDS))),
             lambda d: self.times(self.p, self.number(d)),
         ]
         return self.pick(depth, leaves, others)
@@ -105,6 +107,9 @@ class Composer:
             lambda d: self.rows(d) @ self.w,
             lambda d: self.rows(d) @ self.w + self.r,
             lambda d: self.rows(d) @ self.u,
+            lambda d: self.heads(d).fold(0, self.draw(st.sampled_from(FOLDS))),
+            lambda d: self.rows(d).concat(self.rows(d)) @ self.z,
+            lambda d: (self.rows(d) @ self.y).slice(self.k - 1, 2 * self.k - 1),
             lambda d: self.times(self.number(d), self.rows(d)),
             lambda d: self.times(self.p, self.rows(d)),
             lambda d: self.times(self.smooth(self.rows(d)), self.rows(d)),
@@ -132,6 +137,7 @@ class Composer:
         others = [
             lambda d: self.g.sum(self.rows(d)),
             lambda d: self.g.mean(self.rows(d)),
+            lambda d: self.g.reduce(self.rows(d), fn=self.draw(st.sampled_from(["max", "min"]))),
             lambda d: self.g.sum(self.times(self.p, self.pairs(d) @ self.w)),
             lambda d: self.g.sum(self.g.sum(self.number(d), self.g.dst_pairs) * self.pairs(d)),
             lambda d: self.nodes(d) @ self.n + self.draw(st.sampled_from([self.b, self.o])),
@@ -151,8 +157,8 @@ class Composer:
 
 
 @layer_program
-def layer(g, x, s, t, c, e, f, p, q, r, w, m, own, u, v, n, b, o, *, draw):
-    given = {name: value for name, value in locals().items() if isinstance(value, Value)}
+def layer(g, x, s, t, c, e, f, p, q, r, w, m, own, u, v, n, b, o, y, z, *, k, draw):
+    given = {name: value for name, value in locals().items() if isinstance(value, Value | int)}
     return Composer(draw, g, given).result()
 
 
@@ -167,7 +173,8 @@ def programs(draw):
             if name in params and draw(st.booleans()):
                 params[name] = constant(params[name])
     maps = {"w": etype(k, k), "m": etype(k, h, k), "own": etype(h, k, k), "u": shared(k, k)}
-    return layer(**nodes, **edges, **maps, v=shared(k), draw=draw)
+    maps |= {"y": etype(k, 2 * k), "z": etype(2 * k, k)}
+    return layer(**nodes, **edges, **maps, v=shared(k), k=k, draw=draw)
 
 
 def check(found, expected, where):

@@ -13,9 +13,11 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.interpret import interpret
 from hetune.variants.kernel.nodes import (
+    REDUCTIONS,
     Apply,
     Def,
     Direct,
+    FoldAxis,
     ForEach,
     Gather,
     Gemm,
@@ -376,12 +378,11 @@ class Naive:
                     assert values[name].shape == shape
                 case Init(name, shape, reduce):
                     reductions[name] = reduce
-                    values[name] = np.full(shape, 0.0 if reduce == "sum" else -np.inf)
+                    values[name] = np.full(shape, REDUCTIONS[reduce])
                     scope[name] = values[name]
                 case Update(name, value):
                     _, _, held, how = next(frame for frame in stack if name in frame[3])
-                    by = np.add if how[name] == "sum" else np.maximum
-                    held[name] = scope[name] = by(held[name], scope[value])
+                    held[name] = scope[name] = COMBINES[how[name]](held[name], scope[value])
                 case Write(buffer, value, accumulate):
                     out, new = self.values[buffer], scope[value]
                     out[row["row"]] = out[row["row"]] + new if accumulate else new
@@ -398,6 +399,8 @@ class Naive:
                 return self.read(self.types, buffer, rows, row, end)
             case Apply(fn, args, const):
                 return FUNCTIONS[fn](*align([scope[a] for a in args]), *filter(None, [const]))
+            case FoldAxis(x, axis, fn):
+                return getattr(np, fn)(scope[x], axis)
             case Inner(x, y):
                 return np.asarray((scope[x] * scope[y]).sum(-1))
 
@@ -407,6 +410,13 @@ def align(args):
     return [a.reshape(a.shape + (1,) * (axes - a.ndim)) for a in args]
 
 
+COMBINES = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+}
 FUNCTIONS = {
     "add": lambda x, y: x + y,
     "sub": lambda x, y: x - y,

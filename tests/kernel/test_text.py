@@ -15,6 +15,7 @@ from hetune.variants.kernel.nodes import (
     Direct,
     EdgeSoftmax,
     Element,
+    FoldAxis,
     ForEach,
     Gather,
     Gemm,
@@ -108,6 +109,7 @@ gemm t[edge@s] = c * leaky_relu(x, const=0.5) @ w heads=1 k=3 n=5
                                 Def("h", (4, 16), Read("x", End.SRC)),
                                 Def("c", (), Apply("leaky_relu", ("h",), 1e-05)),
                                 Def("d", (4,), Inner("h", "h")),
+                                Def("f", (16,), FoldAxis("h", 0, "mean")),
                                 Update("acc", "h"),
                             ),
                         ),
@@ -125,6 +127,7 @@ traverse node
         h: [4,16] = read x[src]
         c: [] = leaky_relu(h, const=1e-05)
         d: [4] = dot(h, h)
+        f: [16] = fold(h, axis=0, mean)
         update acc h
       store p += c
     store y = acc""",

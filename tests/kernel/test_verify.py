@@ -303,10 +303,14 @@ BAD_TRAVERSALS = [
         "row shape (6,) is no prefix of (8,)",
     ),
     (
+        node("  h: [8] = read y\n  g: [] = fold(h, axis=1, sum)\n  store y = h"),
+        "axis 1 of (8,) cannot be folded by sum: name an axis from 0, and one of sum, mean, max",
+    ),
+    (
         node("  h: [8] = read y\n  f: [6] = read z\n  g: [] = dot(h, f)\n  store y = h"),
         "row shapes (8,) and (6,) have no inner product",
     ),
-    (node("  init h: [8] mean\n  store y = h"), "there is no reduction 'mean': use sum or max"),
+    (node("  init h: [8] mean\n  store y = h"), "there is no reduction 'mean': use one of sum"),
     (node("  init h: [0] sum\n  store y = h"), "an extent is below 1"),
     (node("  h: [8] = read y\n  update h h\n  store y = h"), "there is no accumulator 'h' here"),
     (

@@ -45,6 +45,45 @@ REWRITES = {
           return out
         """,
     ),
+    "once for each node where all edges share the weight": (
+        AggregateFirst(),
+        """
+        program p(x: node[4] feature, s: edge[] feature, w: shared[4,3])
+          h: node[3] = linear x w
+          xs: edge[3] = take h edge src
+          m: edge[3] = mul s xs
+          out: node[3] = sum m node
+          return out
+        """,
+        """
+        program p(x: node[4] feature, s: edge[] feature, w: shared[4,3])
+          x_edge: edge[4] = take x edge src
+          x_edge_weighted: edge[4] = mul s x_edge
+          out_rows: node[4] = sum x_edge_weighted node
+          out: node[3] = linear out_rows w
+          return out
+        """,
+    ),
+    "heads of a shared weight": (
+        AggregateFirst(),
+        """
+        program p(x: node[4] feature, s: edge[2] feature, w: shared[4,2,3])
+          xs: edge[4] = take x edge src
+          h: edge[2,3] = linear xs w
+          m: edge[2,3] = mul s h
+          out: node[2,3] = sum m node
+          return out
+        """,
+        """
+        program p(x: node[4] feature, s: edge[2] feature, w: shared[4,2,3])
+          xs: edge[4] = take x edge src
+          xs_heads: edge[2,4] = outer s xs
+          w_heads: shared[2,4,3] = einsum "khd->hkd" w
+          out_rows: node[2,4] = sum xs_heads node
+          out: node[2,3] = linear out_rows w_heads
+          return out
+        """,
+    ),
     "weights of pairs follow the product": (
         AggregateFirst(),
         """
@@ -242,13 +281,13 @@ REWRITES = {
         """,
         None,
     ),
-    "a weight that all edges share is no reason": (
+    "a weight of node types stays with its nodes": (
         AggregateFirst(),
         """
-        program p(x: node[4] feature, w: shared[4,3])
-          xs: edge[4] = take x edge src
-          h: edge[3] = linear xs w
-          out: node[3] = sum h node
+        program p(x: node[4] feature, w: ntype[4,3])
+          h: node[3] = linear x w
+          hs: edge[3] = take h edge src
+          out: node[3] = sum hs node
           return out
         """,
         None,

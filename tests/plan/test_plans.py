@@ -319,15 +319,15 @@ def test_merged_groups_hold_each_edge_type_once():
             "y: dst_pair[] = sum s dst_pair\n  return y",
             "its result y has dst_pair rows: only rows of nodes or edges are supported",
         ),
-        ("y: node[] = max s node\n  return y", "y is a max of rows: only sums are supported"),
         (
             "y: node[] = sum s node src\n  return y",
-            "y is a sum at sources: only sums at destinations are supported",
+            "y is a sum at sources: only those at destinations are supported",
         ),
         (
             "t: etype[] = sum s etype\n  e: edge[] = take t edge\n  y: node[] = sum e node\n"
             "  return y",
-            "t is a sum into etype rows: only sums into nodes and destination pairs are supported",
+            "t is a sum into etype rows: only reductions into nodes and destination pairs are "
+            "supported",
         ),
     ],
 )

@@ -108,7 +108,7 @@ KEPT = {
         "hybrid+weights-first",
         "hybrid+weights-first+edge-scores",
     ],
-    PROGRAMS["edge weights, shared map"]: ["vanilla", "src"],
+    PROGRAMS["edge weights, shared map"]: ["vanilla", "src", "dst"],
 }
 
 

@@ -28,6 +28,7 @@ from hetune.variants.testing.conformance import features
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
 from hetune.variants.testing.layers import LAYERS, randomized
 from hetune.variants.testing.programs import PROGRAMS, random_parameters
+from hetune.variants.testing.unusual import RESULTS
 
 
 def lifetimes(plan: Plan) -> dict[str, set[int]]:
@@ -100,22 +101,24 @@ def test_memory_is_used_again():
     assert layout.peak_bytes == 3 * 100 * 16 * 4
 
 
-@pytest.mark.parametrize("name", ["rgcn mean", "rgat, 2 heads", "hgt, 2 heads"])
+@pytest.mark.parametrize("name", ["rgcn mean", "rgat, 2 heads", "hgt, 2 heads", "edges"])
 def test_the_peak_is_what_a_run_allocates(name):
-    graph, program = AWKWARD["isolated nodes"](), PROGRAMS[name]
+    graph, program = AWKWARD["isolated nodes"](), {**PROGRAMS, **RESULTS}[name]
     domain, values = Domain(graph), random_parameters(program, graph)
+    inputs = {name: values[name].float() for name in ("x", "f") if name in values}
     workspace, most = Workspace.of(graph), 0
     for variant in variants_of(program, "cpu"):
         executable = Executable(variant.plan, domain, TorchBackend(), variant.schedules)
         weights = weights_of(variant.plan, values, graph)
-        (result,) = executable.run({"x": values["x"].float()}, weights)
-        assert workspace.nbytes + result.nbytes == executable.layout.peak_bytes
+        results = executable.run(inputs, weights)
+        returned = sum(rows.nbytes for rows in results)
+        assert workspace.nbytes + returned == executable.layout.peak_bytes
         most = max(most, workspace.nbytes)
         workspace.release()
         assert workspace.nbytes == 0
     for variant in variants_of(program, "cpu"):
         executable = Executable(variant.plan, domain, TorchBackend(), variant.schedules)
-        executable.run({"x": values["x"].float()}, weights_of(variant.plan, values, graph))
+        executable.run(inputs, weights_of(variant.plan, values, graph))
     assert workspace.nbytes <= 2 * most  # the largest arena and the largest scratch, not their sum
 
 

@@ -25,6 +25,7 @@ from hetune.variants.frontend.pyg_lazy import is_uninitialized
 from hetune.variants.frontend.tracing.arguments import CallArguments, read_arguments
 from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.python_state import PythonState
 from hetune.variants.frontend.tracing.validate import parameters_of, validated, weights_of
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
@@ -135,7 +136,7 @@ class _Reader:
 
     def __init__(self, module: nn.Module, arguments: CallArguments, traced: Traced) -> None:
         self._module, self._key, self.traced = module, arguments.key, traced
-        self.number = next(_NUMBERS)
+        self.number, self._state = next(_NUMBERS), PythonState(module)
         self._modes: dict[tuple[bool, ...], str | None] = {self._mode(): None}
         self.adapter = Adapter(
             module,
@@ -158,6 +159,8 @@ class _Reader:
         return {name: w.float() for name, w in weights_of(self.traced, exact).items()}
 
     def _read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | Unsupported:
+        if (path := self._state.change()) is not None:
+            return Unsupported(f"{path} was changed: compile it anew")
         arguments = _arguments(self._module, args, kwargs)
         if isinstance(arguments, Unsupported):
             return arguments
@@ -171,7 +174,7 @@ class _Reader:
             self._modes[mode] = self._mode_refusal(arguments)
         if (reason := self._modes[mode]) is not None:
             return Unsupported(reason)
-        return _TracedCall(self, self._module, arguments)
+        return _TracedCall(self, self._module, arguments, mode)
 
     def _mode_refusal(self, arguments: CallArguments) -> str | None:
         """Why the layer computes something else in the mode that it is in now."""
@@ -195,10 +198,13 @@ def _shown(key: tuple[tuple[str, object], ...]) -> str:
 class _TracedCall(Call):
     """A call of a traced layer."""
 
-    __slots__ = ("_arguments", "_module", "_reader")
+    __slots__ = ("_arguments", "_mode", "_module", "_reader")
 
-    def __init__(self, reader: _Reader, module: nn.Module, arguments: CallArguments) -> None:
+    def __init__(
+        self, reader: _Reader, module: nn.Module, arguments: CallArguments, mode: tuple[bool, ...]
+    ) -> None:
         self._reader, self._module, self._arguments = reader, module, arguments
+        self._mode = mode
 
     @property
     def features(self) -> tuple[Tensor, ...]:
@@ -218,8 +224,8 @@ class _TracedCall(Call):
 
     @property
     def others(self) -> tuple[object, ...]:
-        """The number of nodes, and whose constants are kept with the graph."""
-        return self._arguments.num_nodes, self._reader.number
+        """The number of nodes, and whose constants are kept with the graph, in what mode."""
+        return self._arguments.num_nodes, self._reader.number, self._mode
 
     def graph(self) -> HeteroGraph:
         """The edges that messages go along, after the layer has added or removed some."""
@@ -227,7 +233,7 @@ class _TracedCall(Call):
         edge_index = arguments.values[arguments.edges]
         try:
             given = self._traced()
-            graph = _graph_of(edge_index, given, arguments.num_nodes)
+            graph = _graph_of(edge_index, given, arguments.num_nodes, self._reader.number)
         except GraphError:
             etype = torch.zeros_like(edge_index[0])
             check_edge_tensors(edge_index, etype, arguments.num_nodes, 1)
@@ -269,12 +275,19 @@ class _TracedCall(Call):
         return out.reshape(graph.num_nodes, *self._reader.traced.result_shape)
 
 
-def _graph_of(edge_index: Tensor, given: Traced, num_nodes: int) -> HeteroGraph:
-    """The graph of what a layer makes of an edge_index, with the indexes that others made."""
+def _graph_of(edge_index: Tensor, given: Traced, num_nodes: int, reader: int) -> HeteroGraph:
+    """The graph of what a layer makes of an edge_index, with the indexes that others made.
+
+    One with this reader's constants is another call's, whose constants may be others.
+    """
     src, dst = given.src, given.dst
     key = id(edge_index), num_nodes, len(src)
     known = _GRAPHS.get(key)
-    if known is None or not (_is_equal(known.src, src) and _is_equal(known.dst, dst)):
+    if (
+        known is None
+        or reader in known.state.of(_GIVEN, None, dict)
+        or not (_is_equal(known.src, src) and _is_equal(known.dst, dst))
+    ):
         etype = torch.zeros_like(src)
         known = HeteroGraph(src, dst, etype, num_nodes=num_nodes, num_etypes=1)
         _GRAPHS[key] = known

@@ -7,10 +7,12 @@ from types import MappingProxyType
 
 from hetune.variants.kernel.check import NAME, NODE_ENDS, Check
 from hetune.variants.kernel.nodes import (
+    REDUCTIONS,
     Apply,
     Def,
     EdgeSoftmax,
     Expr,
+    FoldAxis,
     ForEach,
     Init,
     Inner,
@@ -25,9 +27,9 @@ from hetune.variants.kernel.text import show_rows, show_type
 from hetune.variants.kernel.walk import statements, writes
 from hetune.variants.kernel.weighted import pair_loop, weighted_sums
 from hetune.variants.kernel.widths import apply_shape
+from hetune.variants.program.functions import FOLDS
 from hetune.variants.program.nodes import End, Space, Type
 
-REDUCTIONS = ("sum", "max")
 _NONE: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 
 
@@ -108,7 +110,9 @@ class TraversalCheck(Check):
     def _init(self, init: Init) -> None:
         scope = self.scopes[-1]
         if init.reduce not in REDUCTIONS:
-            raise self.error(f"there is no reduction {init.reduce!r}: use sum or max", init)
+            raise self.error(
+                f"there is no reduction {init.reduce!r}: use one of {', '.join(REDUCTIONS)}", init
+            )
         if any(extent < 1 for extent in init.shape):
             raise self.error("an extent is below 1: give each axis at least 1 element", init)
         self.declare(init.name, init.shape, init)
@@ -280,6 +284,15 @@ class TraversalCheck(Check):
                 return self._apply(expr, statement)
             case Inner(x, y):
                 return self._inner(self._value(x, statement), self._value(y, statement), statement)
+            case FoldAxis(x, axis, fn):
+                shape = self._value(x, statement)
+                if fn not in FOLDS or not 0 <= axis < len(shape):
+                    raise self.error(
+                        f"axis {axis} of {shape} cannot be folded by {fn}: name an axis from 0, "
+                        f"and one of {', '.join(FOLDS)}",
+                        statement,
+                    )
+                return shape[:axis] + shape[axis + 1 :]
 
     def _read(self, read: Read, statement: Stmt) -> tuple[int, ...]:
         type = self.buffer(read.buffer, statement)

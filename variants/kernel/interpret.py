@@ -16,11 +16,13 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.kernel.functions import apply, inner
 from hetune.variants.kernel.interpret_rows import IndexOf, RowTensors
 from hetune.variants.kernel.nodes import (
+    REDUCTIONS,
     Apply,
     Def,
     Direct,
     EdgeSoftmax,
     Expr,
+    FoldAxis,
     ForEach,
     Gather,
     Gemm,
@@ -35,6 +37,7 @@ from hetune.variants.kernel.nodes import (
     Update,
     Write,
 )
+from hetune.variants.program.apply import fold
 from hetune.variants.program.nodes import End, Space, Type
 
 
@@ -167,7 +170,13 @@ class _Value:
     """A row value of one loop; of an accumulator also the reduction."""
 
     tensor: torch.Tensor
-    reduce: str | None = None
+    reduce: str = ""
+
+
+_COMBINES = {
+    "sum": "add", "prod": "mul", "maximum": "maximum", "minimum": "minimum", "max": "maximum",
+}  # fmt: skip
+_SCATTERS = {"prod": "prod", "maximum": "amax", "minimum": "amin", "max": "amax"}
 
 
 class _Loop:
@@ -206,8 +215,7 @@ class _Loop:
     def _init(self, init: Init) -> None:
         dtype = self._machine.dtype
         size = (self._machine.count(self._rows), *init.shape)
-        start = 0.0 if init.reduce == "sum" else -torch.inf
-        tensor = torch.full(size, start, dtype=dtype, device=self._machine.device)
+        tensor = torch.full(size, REDUCTIONS[init.reduce], dtype=dtype, device=self._machine.device)
         self._values[init.name] = _Value(tensor, init.reduce)
 
     def _softmax(self, softmax: EdgeSoftmax) -> None:
@@ -275,13 +283,12 @@ class _Loop:
         """Out of place: other names may hold the tensor."""
         held = self._values[name]
         if places is None:
-            by = torch.add if held.reduce == "sum" else torch.maximum
-            held.tensor = by(held.tensor, value)
+            held.tensor = apply(_COMBINES[held.reduce], [held.tensor, value], None)
         elif held.reduce == "sum":
             held.tensor = held.tensor.index_add(0, places, value)
         else:
             index = places.view(-1, *(1 for _ in value.shape[1:])).expand_as(value)
-            held.tensor = held.tensor.scatter_reduce(0, index, value, "amax")
+            held.tensor = held.tensor.scatter_reduce(0, index, value, _SCATTERS[held.reduce])
 
     def _evaluate(self, expr: Expr) -> torch.Tensor:
         match expr:
@@ -291,3 +298,5 @@ class _Loop:
                 return apply(fn, [self._value(arg) for arg in args], const)
             case Inner(x, y):
                 return inner(self._value(x), self._value(y))
+            case FoldAxis(x, axis, fn):
+                return fold(fn, self._value(x), axis + 1)

@@ -10,6 +10,7 @@ from hetune.variants.kernel.nodes import (
     Def,
     EdgeSoftmax,
     Expr,
+    FoldAxis,
     ForEach,
     Init,
     Inner,
@@ -79,6 +80,8 @@ def _operands(statement: Stmt) -> tuple[str, ...]:
             return args
         case Def(expr=Inner(x, y)):
             return x, y
+        case Def(expr=FoldAxis(x=x)):
+            return (x,)
         case Update(name, value):
             return name, value
         case Write(value=value):
@@ -125,3 +128,5 @@ def _renamed_expr(expr: Expr, names: Mapping[str, str]) -> Expr:
             return replace(expr, args=tuple(names.get(arg, arg) for arg in args))
         case Inner(x, y):
             return Inner(names.get(x, x), names.get(y, y))
+        case FoldAxis(x=x):
+            return replace(expr, x=names.get(x, x))

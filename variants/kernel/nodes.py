@@ -12,8 +12,10 @@ destination nodes, so what one writes for a block is still in cache when the nex
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 from hetune.variants.program.nodes import End, Space, Type
 
@@ -177,7 +179,16 @@ class Inner:
     y: str
 
 
-Expr = Read | Apply | Inner
+@dataclass(frozen=True, slots=True)
+class FoldAxis:
+    """The sum, mean, max or min over one axis of a value (as the program IR's `Fold`)."""
+
+    x: str
+    axis: int
+    fn: str
+
+
+Expr = Read | Apply | Inner | FoldAxis
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +200,16 @@ class Def:
     expr: Expr
 
 
+REDUCTIONS: MappingProxyType[str, float] = MappingProxyType(
+    {"sum": 0.0, "prod": 1.0, "maximum": -math.inf, "minimum": math.inf, "max": -math.inf}
+)
+"""What accumulators do with values, and where they start. ``max`` is a softmax's: it may lose what
+is no number, unlike ``maximum``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Init:
-    """Declares an accumulator of the current row: ``sum`` starts at 0, ``max`` at -inf.
+    """Declares an accumulator of the current row, for one of `REDUCTIONS`.
 
     ``below`` is for backends that expand an `EdgeSoftmax` with a running maximum
     (`passes.softmax_forms`); launches have none.

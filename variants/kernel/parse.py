@@ -17,6 +17,7 @@ from hetune.variants.kernel.nodes import (
     EdgeSoftmax,
     Element,
     Expr,
+    FoldAxis,
     ForEach,
     Gather,
     Gemm,
@@ -363,6 +364,8 @@ class _Reader:
         if word == "read" and line.peek() != "(":
             return Read(line.name("a buffer"), line.end() or End.NONE)
         line.expect("(")
+        if word == "fold":
+            return self._fold(line)
         args: list[str] = []
         const: float | None = None
         while not line.accept(")"):
@@ -377,3 +380,12 @@ class _Reader:
         if word == "dot" and const is None and len(args) == 2:
             return Inner(args[0], args[1])
         return Apply(word, tuple(args), const)
+
+    def _fold(self, line: _Line) -> FoldAxis:
+        x = line.name("a value")
+        line.expect(",")
+        axis = line.setting("axis")
+        line.expect(",")
+        fn = line.name("what it does with the axis")
+        line.expect(")")
+        return FoldAxis(x, axis, fn)

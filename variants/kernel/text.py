@@ -33,6 +33,7 @@ from hetune.variants.kernel.nodes import (
     EdgeSoftmax,
     Element,
     Expr,
+    FoldAxis,
     ForEach,
     Gather,
     Gemm,
@@ -160,6 +161,8 @@ def _expr(expr: Expr) -> str:
     match expr:
         case Read(buffer, end):
             return f"read {_at(buffer, end)}"
+        case FoldAxis(x, axis, fn):
+            return f"fold({x}, axis={axis}, {fn})"
         case Apply(fn, args, const):
             constant = () if const is None else (f"const={float(const)!r}",)
             return f"{fn}({', '.join((*args, *constant))})"

@@ -8,6 +8,7 @@ from hetune.variants.kernel.nodes import (
     Apply,
     Def,
     Expr,
+    FoldAxis,
     ForEach,
     Init,
     Inner,
@@ -76,6 +77,8 @@ def _degree(expr: Expr, degrees: Mapping[str, int]) -> int:
         case Inner(x, y):
             # It adds up heads, of which each has a divisor of its own.
             return _OTHER if degrees.get(x) or degrees.get(y) else 0
+        case FoldAxis(x=x):
+            return _OTHER if degrees.get(x) else 0
         case Apply(fn, args):
             of = [degrees.get(arg, 0) for arg in args]
             if fn == "mul":

@@ -1,10 +1,16 @@
-"""Aggregate first: the sum over edges before the linear map, once per (dst, etype) pair."""
+"""Aggregate first: the sum over edges before the linear map, per (dst, etype) pair or node."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from hetune.variants.passes.product import Product, has_heads, messages_of, multiply
+from hetune.variants.passes.product import (
+    Product,
+    has_heads,
+    messages_of,
+    multiply,
+    multiply_chain,
+)
 from hetune.variants.passes.rewrite import Builder, rewrite
 from hetune.variants.program.nodes import (
     ALL_EDGES,
@@ -17,6 +23,7 @@ from hetune.variants.program.nodes import (
     Program,
     Reduce,
     Space,
+    Take,
     is_sum,
 )
 
@@ -27,7 +34,8 @@ class AggregateFirst:
 
     The sum is linear, and all edges of a (dst, etype) pair share the weight. Factors that are
     constant on the pair (the mean's 1/count) move behind the product. A bias of the edge type is
-    added as often as the ``a_e`` of a pair add up to. Re-association in the sense of SENSEi.
+    added as often as the ``a_e`` of a pair add up to. If all edges share the weight, the sums are
+    those of nodes: ``(sum_e a_e v_e) @ W``. Re-association in the sense of SENSEi.
 
     Attributes:
         group: The edges whose sums are moved.
@@ -46,7 +54,7 @@ class AggregateFirst:
             return None
         found = messages_of(builder, op.x)
         if found is None:
-            return None
+            return _shared(builder, op, hint)
         product, linear, bias = found.product, found.linear, found.bias
         rows, weight = _weighted(builder, product, linear)
         aggregated = builder.emit(Reduce(rows, Space.DST_PAIR), f"{hint}_pair")
@@ -57,6 +65,34 @@ class AggregateFirst:
         shares = _shares(builder, product, linear, hint)
         shifts = builder.emit(Map("mul", (shares, bias)), f"{product.core}_bias")
         return builder.emit(Map("add", (total, _to_nodes(builder, shifts, product, hint))), hint)
+
+
+def _shared(builder: Builder, op: Reduce, hint: str) -> str | None:
+    """The sum of rows that meet one weight, on the edges or at nodes before, as one product."""
+    chain = multiply_chain(builder.ops, builder.types, op.x)
+    linear = _shared_linear(builder, chain.core)
+    if linear is None:
+        return None
+    product = Product(chain.core, chain.factors, ())
+    is_wide = len(builder.types[linear.x].shape) > 1
+    if has_heads(builder, product) and not is_wide and len(builder.types[linear.w].shape) != 3:
+        return None
+    rows, weight = _weighted(builder, product, linear)
+    summed = builder.emit(Reduce(rows, Space.NODE, end=End.DST), f"{hint}_rows")
+    return builder.emit(Linear(summed, weight), hint)
+
+
+def _shared_linear(builder: Builder, name: str) -> Linear | None:
+    """The linear map of edge rows that a value is, whose weight all edges share."""
+    op = builder.op(name)
+    if isinstance(op, Linear) and builder.types[op.w].space is Space.SHARED:
+        return op
+    if not isinstance(op, Take) or builder.types[op.x].space is not Space.NODE:
+        return None
+    of_nodes = builder.op(op.x)
+    if not isinstance(of_nodes, Linear) or builder.types[of_nodes.w].space is not Space.SHARED:
+        return None
+    return Linear(builder.emit(replace(op, x=of_nodes.x), f"{of_nodes.x}_edge"), of_nodes.w)
 
 
 def _to_nodes(builder: Builder, pairs: str, product: Product, hint: str) -> str:

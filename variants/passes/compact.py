@@ -9,6 +9,7 @@ from hetune.variants.program.nodes import (
     ALL_EDGES,
     Dot,
     End,
+    Fold,
     Linear,
     Map,
     Op,
@@ -45,7 +46,9 @@ class Compact:
         return rewrite(program, self._rule)
 
     def _rule(self, builder: Builder, op: Op, hint: str) -> str | None:
-        if not isinstance(op, Linear | Map | Dot) or (isinstance(op, Linear) and not self.linear):
+        if not isinstance(op, Linear | Map | Dot | Fold) or (
+            isinstance(op, Linear) and not self.linear
+        ):
             return None
         if isinstance(op, Map) and op.fn == "outer":
             return None  # the kernel that sums it up makes it

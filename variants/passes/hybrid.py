@@ -11,6 +11,7 @@ from hetune.variants.program.nodes import (
     ALL_EDGES,
     Count,
     Dot,
+    Fold,
     Group,
     Linear,
     Map,
@@ -101,7 +102,7 @@ def _restrict(builder: Builder, name: str, group: str) -> str:
             return builder.emit(replace(op, group=group), hint)
         case Reshape(x, shape) if kind.space is not Space.EDGE:
             return builder.emit(Reshape(_restrict(builder, x, group), shape), hint)
-        case Linear() | Map() | Dot() | Reduce() as op:
+        case Linear() | Map() | Dot() | Fold() | Reduce() as op:
             parts = tuple(_restrict(builder, a, group) for a in operands(op))
             return builder.emit(with_operands(op, parts), hint)
         case _:

@@ -19,6 +19,7 @@ from hetune.variants.passes.sites import Site, only, sites_of
 from hetune.variants.plan.choices import ProgramChoices, SiteChoices
 from hetune.variants.plan.lower import lower
 from hetune.variants.plan.prune import undominated
+from hetune.variants.program.columns import by_columns
 from hetune.variants.program.limitation import limitation
 from hetune.variants.program.nodes import Program
 
@@ -52,7 +53,7 @@ def alternatives(program: Program) -> tuple[Alternative, ...]:
     Ways that lead to the same program are offered once, the first; that is the program as it is
     written.
     """
-    program = clean(program)
+    program = clean(by_columns(program))
     sites = sites_of(program)
     if len(sites) > 1:
         found = _combinations(program, sites)

@@ -6,6 +6,7 @@ from hetune.variants.kernel.nodes import (
     Apply,
     Def,
     Expr,
+    FoldAxis,
     ForEach,
     Inner,
     Read,
@@ -13,7 +14,7 @@ from hetune.variants.kernel.nodes import (
     Stmt,
 )
 from hetune.variants.plan.context import Context
-from hetune.variants.program.nodes import Dot, End, Map, Reshape, Take
+from hetune.variants.program.nodes import Dot, End, Fold, Map, Reshape, Take
 
 
 class Body:
@@ -49,16 +50,18 @@ class Body:
         shape = lowering.types[name].shape
         match lowering.ops.get(name):
             case Take(x=x, end=end) if name not in lowering.given or lowering.types[name].group:
-                local = self._define(name, shape, Read(lowering.buffer(x), end))
+                local = self.define(name, shape, Read(lowering.buffer(x), end))
             case Reshape():
-                local = self._define(name, shape, Read(lowering.buffer(name)))
+                local = self.define(name, shape, Read(lowering.buffer(name)))
             case Map(fn=fn, args=args, const=const) if inline or self._inlines(name):
                 names = tuple(self.value(a) for a in args)
-                local = self._define(name, shape, Apply(fn, names, const))
+                local = self.define(name, shape, Apply(fn, names, const))
             case Dot(x=x, y=y) if inline or self._inlines(name):
-                local = self._define(name, shape, Inner(self.value(x), self.value(y)))
+                local = self.define(name, shape, Inner(self.value(x), self.value(y)))
+            case Fold(x=x, axis=axis, fn=fn) if inline or self._inlines(name):
+                local = self.define(name, shape, FoldAxis(self.value(x), axis, fn))
             case _:
-                local = self._define(name, shape, Read(lowering.buffer(name), End.NONE))
+                local = self.define(name, shape, Read(lowering.buffer(name), End.NONE))
         self._known[name] = local
         return local
 
@@ -70,7 +73,7 @@ class Body:
             if total is None:
                 total = value
             else:
-                total = self._define(f"{name}_plus", shape, Apply("add", (total, value)))
+                total = self.define(f"{name}_plus", shape, Apply("add", (total, value)))
         assert total is not None
         return total
 
@@ -84,7 +87,8 @@ class Body:
             return False
         return isinstance(lowering.ops[name], Map) or lowering.only_user(name)
 
-    def _define(self, name: str, shape: tuple[int, ...], expr: Expr) -> str:
+    def define(self, name: str, shape: tuple[int, ...], expr: Expr) -> str:
+        """Appends a definition; its local name is like ``name``."""
         local, count = name, 1
         while local in self._taken:
             count += 1

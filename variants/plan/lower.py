@@ -12,6 +12,7 @@ from collections.abc import Mapping, Set
 from hetune.variants.errors import ProgramError
 from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.nodes import (
+    Apply,
     Buffer,
     Def,
     EdgeSoftmax,
@@ -30,13 +31,14 @@ from hetune.variants.kernel.passes.fuse import fused
 from hetune.variants.passes.product import multiply_chain
 from hetune.variants.passes.rewrite import users
 from hetune.variants.plan.body import Body
-from hetune.variants.plan.facts import constants, reordered_features
+from hetune.variants.plan.facts import constants, degrees, reordered_features, with_degrees
 from hetune.variants.plan.groups import by_rule
 from hetune.variants.plan.launches import form_launches, with_scratch
 from hetune.variants.plan.narrow import narrowed
 from hetune.variants.plan.nodes import BufferView, Plan
 from hetune.variants.plan.products import biased_product, product
 from hetune.variants.plan.terms import SumTerm, TermKind, terms_of
+from hetune.variants.program.columns import by_columns
 from hetune.variants.program.limitation import limitation
 from hetune.variants.program.nodes import (
     Let,
@@ -81,7 +83,12 @@ def lower(
     """
     if reason := limitation(program):
         raise ProgramError(f"no kernel computes the program {program.name!r} yet: {reason}")
-    return Lowering(by_rule(program), fuse_sums, separate_products).plan(device, one_pass, narrow)
+    program = with_degrees(by_rule(by_columns(program)))
+    return Lowering(program, fuse_sums, separate_products).plan(device, one_pass, narrow)
+
+
+_REDUCTIONS = {"max": "maximum", "min": "minimum"}
+"""What kernels call a program's reductions that have another name there."""
 
 
 class Lowering:
@@ -99,6 +106,7 @@ class Lowering:
         self._views: dict[str, str] = {}
         self._weights = [let for let in program.lets if let.type.space.is_weight]
         self._constants = constants(program)
+        self._degrees = degrees(program)
         for name in (p.name for p in program.params):
             self._buffers[name] = self.types[name]
         for let in (*self._weights, *self._constants):
@@ -189,8 +197,10 @@ class Lowering:
                 loops = tuple(self._store_edges(name, part) for part in parts)
                 self._buffers[name] = self.types[name]
                 self._kernels.append(Traversal(Rows(Space.NODE), loops))
-            case Reduce(x=x, space=Space.DST_PAIR):
-                self._sum_pairs(name, x)
+            case Reduce(space=Space.DST_PAIR) as op:
+                self._reduce_pairs(name, op)
+            case Reduce(fn=fn) as op if fn != "sum":
+                self._reduce_nodes(name, op)
             case Map(fn="add", args=(rows, bias)) if linear := biased_product(self, rows, bias):
                 self._gemm(name, product(self, name, rows, linear, bias=bias))
             case _:
@@ -286,15 +296,28 @@ class Lowering:
         body.add(Write(self.view(name, shape), total, accumulate))
         self._traverse(name, body)
 
-    def _sum_pairs(self, name: str, rows: str) -> None:
+    def _reduce_pairs(self, name: str, op: Reduce) -> None:
         body = Body(self, Rows(Space.DST_PAIR, self.types[name].group))
-        total = f"{name}_sum"
-        body.add(Init(total, self.types[name].shape, "sum"))
-        edges = body.inner(Rows(Space.EDGE, self.types[name].group))
-        edges.add(Update(total, edges.value(rows)))
-        body.loop(edges)
+        body.add(Write(name, self._reduced(body, name, op)))
+        self._traverse(name, body)
+
+    def _reduce_nodes(self, name: str, op: Reduce) -> None:
+        body = Body(self, Rows(Space.NODE))
+        total = self._reduced(body, name, op)
+        if op.fn != "prod":
+            degree = body.value(self._degrees[self.types[op.x].group])
+            total = body.define(name, self.types[name].shape, Apply("mask", (degree, total)))
         body.add(Write(name, total))
         self._traverse(name, body)
+
+    def _reduced(self, body: Body, name: str, op: Reduce) -> str:
+        """A local name for what a row's edges or pairs come to; each has one, or all is lost."""
+        total, kind = f"{name}_{op.fn}", self.types[op.x]
+        body.add(Init(total, kind.shape, _REDUCTIONS.get(op.fn, op.fn)))
+        inner = body.inner(Rows(kind.space, kind.group))
+        inner.add(Update(total, inner.value(op.x)))
+        body.loop(inner)
+        return total
 
     # --- products -----------------------------------------------------------------------
 

@@ -85,7 +85,7 @@ def _operand(lowering: Context, name: str) -> Direct | Gather | SegmentSum:
     match lowering.ops.get(name):
         case Take(x=x, end=end) if lowering.types[x].space is Space.NODE:
             return Gather(lowering.buffer(x), end)
-        case Reduce(x=x, space=Space.DST_PAIR) if _fuses(lowering, name, x):
+        case Reduce(x=x, space=Space.DST_PAIR, fn="sum") if _fuses(lowering, name, x):
             if (segment := _segment_sum(lowering, x)) is not None:
                 return segment
     return Direct(lowering.buffer(name))

@@ -56,7 +56,7 @@ def _split(lowering: Context, name: str, *, root: bool = False) -> list[SumTerm]
                 return inner
         case Linear() if lowering.types[name].space is Space.NODE and not root:
             return [SumTerm(name, TermKind.PRODUCT)]
-        case Reduce(x=x, space=Space.NODE):
+        case Reduce(x=x, space=Space.NODE, fn="sum"):
             if lowering.types[x].space is Space.EDGE:
                 return [SumTerm(name, TermKind.EDGES, x)]
             chain = multiply_chain(lowering.ops, lowering.types, x)

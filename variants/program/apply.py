@@ -28,6 +28,10 @@ def _outer(x: Tensor, y: Tensor) -> Tensor:
     return x.unsqueeze(-1) * y.unsqueeze(-2)
 
 
+def _mask(x: Tensor, y: Tensor) -> Tensor:
+    return torch.where(x > 0, y, 0.0)
+
+
 def _rsqrt0(x: Tensor) -> Tensor:
     masked = x <= 0  # where it is masked twice, its gradient is 0, too
     return x.masked_fill(masked, 1).rsqrt().masked_fill(masked, 0)
@@ -42,6 +46,7 @@ _BINARY: MappingProxyType[str, Callable[[Tensor, Tensor], Tensor]] = MappingProx
         "maximum": torch.maximum,
         "minimum": torch.minimum,
         "pow": torch.pow,
+        "mask": _mask,
         "outer": _outer,
     }
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from hetune.variants.program.columns import by_columns
 from hetune.variants.program.nodes import (
     ALL_EDGES,
     Concat,
     End,
-    Fold,
     Let,
     Program,
     Reduce,
@@ -20,6 +20,7 @@ from hetune.variants.program.text import show_space
 
 def limitation(program: Program) -> str | None:
     """Why a verified program has no kernels, for a reader; None where it has."""
+    program = by_columns(program)
     types = program.types
     for name in program.results:
         kind = types[name]
@@ -34,17 +35,18 @@ def _limitation(let: Let, types: dict[str, Type]) -> str | None:
     if let.type.space.is_weight and not isinstance(let.op, Reduce | Take):
         return None  # computed once per set of parameters, by the interpreter
     match let.op:
-        case Fold() | Concat() | Slice() as op:
-            return f"{let.name} is a {type(op).__name__.lower()} of rows that are no weights"
-        case Reduce(fn=fn) if fn != "sum":
-            return f"{let.name} is a {fn} of rows: only sums are supported"
-        case Reduce(space=space) if space not in (Space.NODE, Space.DST_PAIR):
+        case Concat() | Slice():
             return (
-                f"{let.name} is a sum into {space} rows: only sums into nodes and destination "
-                "pairs are supported"
+                f"{let.name} has rows side by side that no product, function or sum takes apart: "
+                "return the parts, or give them as features"
             )
-        case Reduce(end=End.SRC):
-            return f"{let.name} is a sum at sources: only sums at destinations are supported"
+        case Reduce(space=space, fn=fn) if space not in (Space.NODE, Space.DST_PAIR):
+            return (
+                f"{let.name} is a {fn} into {space} rows: only reductions into nodes and "
+                "destination pairs are supported"
+            )
+        case Reduce(fn=fn, end=End.SRC):
+            return f"{let.name} is a {fn} at sources: only those at destinations are supported"
         case Take(x=x) if types[x].space is Space.SHARED:
             return f"{let.name} copies a shared row: it joins any rows as it is"
     return None

@@ -71,12 +71,9 @@ class CompiledLayer(ModuleWrapper):
         self._runs, self._policy = LayerRunner(backend), policy
         self._adapter: Adapter | None = None
         self._promoted: dict[str, Variant] = {}
-        self._weights, self._graphs, self._autocast = WeightCache(), GraphCache(), Autocast()
-        self._sharing, self._last, self._sizes = (
-            sharing or LayerSharing(),
-            LastCall(),
-            SizeChoices(),
-        )
+        self._weights, self._graphs = WeightCache(), GraphCache()
+        self._autocast, self._sizes = Autocast(), SizeChoices()
+        self._sharing, self._last = sharing or LayerSharing(), LastCall()
         self._first_sight: FirstSight | None = None
         self._graph_calls: GraphCalls | None = None
         self.training = module.training
@@ -245,9 +242,8 @@ class CompiledLayer(ModuleWrapper):
         Args:
             name: Of the layer, in its model.
         """
-        adapter = self._adapted()
-        reason = adapter.reason if isinstance(adapter, Unsupported) else adapter.refusal()
-        kind, last = type(self.module).__name__, self._last
+        found, kind, last = self._adapted(), type(self.module).__name__, self._last
+        reason = found.reason if isinstance(found, Unsupported) else found.refusal()
         return LayerStatus(name, kind, tuple(self._promoted), reason, last.variant, last.reason)
 
     def run_module(self, x: Tensor, graph: HeteroGraph) -> Tensor:

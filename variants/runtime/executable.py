@@ -23,7 +23,7 @@ from hetune.variants.program.nodes import ALL_EDGES
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.float32_range import Overflow
 from hetune.variants.runtime.memory import ELEMENT, Layout, copied_bytes, layout_of
-from hetune.variants.runtime.plan_inputs import RowCheck, constants_of, edge_order
+from hetune.variants.runtime.plan_inputs import RowCheck, constants_of, edge_order, reorder
 from hetune.variants.runtime.results import Results
 from hetune.variants.runtime.seen import SeenTensor
 from hetune.variants.runtime.workspace import Workspace
@@ -105,7 +105,8 @@ class Executable:
             given = self.inputs(features)
             memory = self.memory()
             for name, order in self._reordered:
-                given[name] = _reordered(given[name], order, memory[name])
+                reorder(given[name].detach(), order, memory[name])
+                given[name] = memory[name]
             buffers = {**self._constants, **weights, **memory, **given}
             results = self.results.allocate(out, buffers)
             buffers |= self.results.written(results)
@@ -202,9 +203,3 @@ class _KeptConstants:
 
     def is_now(self, tensors: tuple[Tensor, ...]) -> bool:
         return all(seen.is_now(tensor) for seen, tensor in zip(self.seen, tensors, strict=True))
-
-
-def _reordered(rows: Tensor, order: Tensor, memory: Tensor) -> Tensor:
-    """Rows of edges in the index's order."""
-    torch.index_select(rows.detach(), 0, order, out=memory)
-    return memory

@@ -12,7 +12,7 @@ from hetune.variants.graph.lazy_tensors import is_lazy
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import ALL_EDGES, Space, Type
 from hetune.variants.runtime.domain import Domain
-from hetune.variants.runtime.plan_inputs import edge_order
+from hetune.variants.runtime.plan_inputs import edge_order, reorder
 from hetune.variants.runtime.workspace import Workspace
 
 
@@ -104,7 +104,7 @@ class Results:
         with torch.no_grad():
             for (name, kind, _), rows in zip(self._kinds, results, strict=True):
                 if kind.space is Space.EDGE:
-                    torch.index_select(buffers[name].view(rows.shape), 0, self._places, out=rows)
+                    reorder(buffers[name].view(rows.shape), self._places, rows)
 
 
 def _overlap(one: Tensor, other: Tensor) -> bool:

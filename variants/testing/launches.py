@@ -6,10 +6,12 @@ import random
 from dataclasses import dataclass, field
 
 from hetune.variants.kernel.nodes import (
+    REDUCTIONS,
     Apply,
     Buffer,
     Def,
     Direct,
+    FoldAxis,
     ForEach,
     Gather,
     Gemm,
@@ -27,7 +29,7 @@ from hetune.variants.kernel.nodes import (
 )
 from hetune.variants.kernel.verify import verify
 from hetune.variants.kernel.walk import reads, writes
-from hetune.variants.program.functions import WITH_CONSTANT
+from hetune.variants.program.functions import FOLDS, WITH_CONSTANT
 from hetune.variants.program.nodes import End, Space, Type
 
 GROUPS = ("", "a", "b")
@@ -188,7 +190,7 @@ class _Generator:
                 inner = Rows(Space.EDGE, outer.group)
             case _:
                 return []
-        shape, reduce, name = self._shape(), rng.choice(("sum", "max")), self._name("acc")
+        shape, reduce, name = self._shape(), rng.choice(tuple(REDUCTIONS)), self._name("acc")
         scope = _Scope(inner)
         nested = [*scopes, scope]
         body = self._defs(nested, rng.randint(1, 3))
@@ -246,6 +248,10 @@ class _Generator:
             step = Def(self._name("v"), values[x], Apply(fn, (squash.name,), const))
             return [self._define(scopes, squash), self._define(scopes, step)]
         fitting = [n for n, s in values.items() if _inner_shape(values[x], s) is not None]
+        if 0.5 <= kind < 0.6 and values[x]:
+            axis, fn = rng.randrange(len(values[x])), rng.choice(FOLDS)
+            rest = values[x][:axis] + values[x][axis + 1 :]
+            return [self._define(scopes, Def(self._name("v"), rest, FoldAxis(x, axis, fn)))]
         if kind < 0.5 and fitting:
             y = rng.choice(fitting)
             shape = _inner_shape(values[x], values[y])

@@ -137,6 +137,30 @@ def with_constants(g: Graph, x: Value, s: Value, d: Value, c: Value, p: Value, w
 
 
 @layer_program
+def extremes(g: Graph, x: Value, c: Value, w: Value, v: Value, k: Value) -> Value:
+    """Largest and least messages and products of them, of nodes and pairs, and sums beside."""
+    sent = g.src(x) @ w
+    pairs = g.reduce(sent, g.dst_pairs, "max") * (1 / g.count(g.dst_pairs))
+    most = g.reduce(c * sent, fn="max") + relu(g.reduce(pairs, fn="min"))
+    least = g.reduce(g.src(x) @ v + g.dst(x) @ v, fn="min") - g.sum(sent)
+    shares = g.reduce(sigmoid(c), fn="prod") * g.reduce(sigmoid(sent), fn="prod")
+    return (most + least) * shares + g.sum(g.reduce(sent, g.dst_pairs, "min") @ k)
+
+
+@layer_program
+def side_by_side(g: Graph, x: Value, c: Value, w: Value, u: Value, a: Value) -> Value:
+    """Rows side by side, products cut in two, and what comes of the axes of heads."""
+    both = g.dst(x).concat(g.src(x) - g.dst(x), c)
+    hidden = relu(both @ w)
+    gate, rows = sigmoid(hidden.slice(0, 3)), hidden.slice(3, 6)
+    heads = g.src(x @ u) * c
+    norms = maximum(sqrt((heads**2).fold(-1)), 1e-6)
+    shares = softmax(g.src(x @ u).fold(1, "max") + norms, over=g.nodes)
+    mean = g.sum(shares * heads).fold(0, "mean")
+    return g.reduce(gate * rows, fn="max") + mean + g.sum(norms.fold(0, "min") * (g.dst(x) @ a))
+
+
+@layer_program
 def with_weights(g: Graph, x: Value, w: Value, a: Value) -> tuple[Value, ...]:
     """Attention that returns its shares, too."""
     sent = g.src(x) @ w
@@ -171,6 +195,12 @@ RESULTS: MappingProxyType[str, Program] = MappingProxyType(
 """Programs that return rows of edges, or several results."""
 UNUSUAL: MappingProxyType[str, Program] = MappingProxyType(
     {
+        "extremes": extremes(
+            x=node(4), c=edge(2), w=etype(4, 2, 3), v=shared(4, 2, 3), k=etype(2, 3, 3)
+        ),
+        "side by side": side_by_side(
+            x=node(4), c=edge(2), w=etype(10, 6), u=shared(4, 2, 3), a=etype(4, 3)
+        ),
         "functions": functions(
             x=node(4), c=edge(2), w=etype(4, 3), u=etype(4, 3), v=shared(4, 3), k=shared(6, 3)
         ),

@@ -10,6 +10,7 @@ from tests.full import every
 from hetune.variants.backends.triton.emit import emit
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.parse import parse
+from hetune.variants.program.functions import FOLDS
 from hetune.variants.testing.launches import random_launch
 
 from ..launches import ATTEND, GATHERED, NARROW, RGCN, SCORES, SOFTMAX, TRANSFORM
@@ -109,6 +110,36 @@ launch
 @pytest.mark.parametrize(("s", "x"), [("5", "3"), ("2,5", "2,3"), ("1,4", "1,3"), ("2,1", "2,3")])
 def test_outer_products(s, x, check, small):
     check(parse(OUTER.format(s=s, x=x)), small)
+
+
+FOLDS_AND_EXTREMES = """
+launch
+  buffer x: node[3,5]
+  buffer most: node[3,5]
+  buffer least: node[3,5]
+  buffer all: node[5]
+  buffer e: edge[3]
+  traverse node
+    init top: [3,5] maximum
+    init low: [3,5] minimum
+    init product: [5] prod
+    for edge
+      sent: [3,5] = read x[src]
+      mean: [5] = fold(sent, axis=0, mean)
+      widest: [3] = fold(sent, axis=1, {fn})
+      update top sent
+      update low sent
+      update product mean
+      store e = widest
+    store most = top
+    store least = low
+    store all = product
+"""
+
+
+@pytest.mark.parametrize(("fn", "schedule"), every(2, product(FOLDS, ("default", "short parts"))))
+def test_folds_and_extremes(fn, schedule, check, small):
+    check(parse(FOLDS_AND_EXTREMES.format(fn=fn)), small, SCHEDULES[schedule])
 
 
 SUMS_OF_EDGES = """

@@ -11,7 +11,7 @@ from math import prod
 
 from hetune.variants.backends.cpp.pieces import Piece
 from hetune.variants.backends.cpp.values import row_pieces
-from hetune.variants.kernel.nodes import Def, Inner, Stmt, Update
+from hetune.variants.kernel.nodes import Def, FoldAxis, Inner, Stmt, Update
 
 _MOST_VECTORS = 20
 """Vectors of sums that one loop keeps in registers."""
@@ -81,7 +81,7 @@ def _goes_by_columns(stmt: Stmt) -> bool:
     """
     match stmt:
         case Def(expr=expr):
-            return not isinstance(expr, Inner)
+            return not isinstance(expr, Inner | FoldAxis)
         case Update():
             return True
         case _:

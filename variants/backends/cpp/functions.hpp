@@ -4,8 +4,17 @@ namespace {
 
 template <class V> INLINE V larger(V a, V b) { return a != a ? a : maximum(a, b); }
 template <class V> INLINE V smaller(V a, V b) { return a != a ? a : minimum(a, b); }
+template <class V> INLINE float hlargest(V v) {
+    if constexpr (Lanes<V>::count == 1) return v;
+    else return hlargest(larger(low_half(v), high_half(v)));
+}
+template <class V> INLINE float hsmallest(V v) {
+    if constexpr (Lanes<V>::count == 1) return v;
+    else return hsmallest(smaller(low_half(v), high_half(v)));
+}
 template <class V> INLINE V clamp_min(V x, float least) { return maximum(splat<V>(least), x); }
 template <class V> INLINE V clamp_max(V x, float most) { return minimum(splat<V>(most), x); }
+template <class V> INLINE V mask(V x, V y) { return x > V{} ? y : V{}; }
 
 // f of each lane: what the compiler does not make a vector of is called lane by lane.
 template <class V, class F, class... Vs> INLINE V each_lane(F f, V x, Vs... more) {

@@ -28,6 +28,9 @@ from hetune.variants.program.nodes import Space
 
 _WIDEST = 8
 
+LANE_REDUCTIONS = frozenset({"sum", "max"})
+"""What sums of such loops may be."""
+
 
 def row_width(loop: ForEach, values: dict[str, CppValue], launch: Launch, lanes: int) -> int:
     """Floats in the rows of a loop that can go across edges; 0 if it cannot.

@@ -11,14 +11,14 @@ from hetune.variants.backends.slots import identifier
 from hetune.variants.kernel.nodes import Element, Launch, Rows
 from hetune.variants.program.nodes import Space
 
-_PRELUDE = """c block row last stop ahead begin end sums zero V v2 v4 v8 v16 load store splat hsum
-    maximum minimum magnitude larger smaller clamp_min clamp_max each_lane square step sqrt rsqrt
-    rsqrt0 sin cos pow pow_c log softplus silu elu transpose prefetch_row expect_row relu
-    leaky_relu exp sigmoid tanh gelu infinity Lanes Context gather scatter repeat fold_sum
-    fold_max add_lanes max_lanes across_edges in_parts in_turns part_begin part_end low_half
-    high_half join fold_rows
-    lanes_of are_moderate most_moderate powers tile tile_stop until row_stop whole
-    is_long edges_stop first i p_stop n_stop total_at add_part rounded part_rows SHUFFLE"""
+_PRELUDE = """c block row last stop ahead begin end sums zero V v2 v4 v8 v16 load store splat
+    hsum maximum minimum magnitude larger smaller hlargest hsmallest clamp_min clamp_max mask
+    each_lane square step sqrt rsqrt rsqrt0 sin cos pow pow_c log softplus silu elu transpose
+    prefetch_row expect_row relu leaky_relu exp sigmoid tanh gelu infinity Lanes Context gather
+    scatter repeat fold_sum fold_max add_lanes max_lanes across_edges in_parts in_turns
+    part_begin part_end low_half high_half join fold_rows lanes_of are_moderate most_moderate
+    powers tile tile_stop until row_stop whole is_long edges_stop first i p_stop n_stop total_at
+    add_part rounded part_rows SHUFFLE"""
 _TAKEN = frozenset((*VARIABLES.values(), *_PRELUDE.split(), *KEYWORDS))
 """Names that values must not take."""
 

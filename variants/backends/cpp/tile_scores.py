@@ -50,6 +50,8 @@ def fits(scores: ScoreLoop, shape: tuple[int, ...], lanes: int) -> bool:
                 good = good and (name in wide or all(shapes[arg] == shape for arg in args))
             case Def(_, own, Inner(x, y)):
                 good = own == shape and x in wide and y in wide and shapes[x] == shapes[y]
+            case _:
+                good = False
         if not good:
             return False
     return scores.value not in wide

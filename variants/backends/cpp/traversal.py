@@ -7,7 +7,8 @@ from math import prod
 
 from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.cpp.column_tiles import ColumnTile, column_tiles
-from hetune.variants.backends.cpp.lanes import LaneLoop, row_width
+from hetune.variants.backends.cpp.folds import folded, from_numbers
+from hetune.variants.backends.cpp.lanes import LANE_REDUCTIONS, LaneLoop, row_width
 from hetune.variants.backends.cpp.parts import in_parts
 from hetune.variants.backends.cpp.pieces import Piece, at, loaded, narrow_stores, pointer_type
 from hetune.variants.backends.cpp.rows import block_range
@@ -16,6 +17,7 @@ from hetune.variants.backends.cpp.target import Assign, Declare, Do, For, Functi
 from hetune.variants.backends.cpp.values import (
     CppValue,
     apply,
+    literal,
     piece_end,
     row_pieces,
     takes_vectors_alone,
@@ -24,9 +26,11 @@ from hetune.variants.backends.describe import describe_traversal
 from hetune.variants.backends.places import VARIABLES, segment_array
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import (
+    REDUCTIONS,
     Apply,
     Def,
     Element,
+    FoldAxis,
     ForEach,
     Init,
     Inner,
@@ -43,6 +47,8 @@ from hetune.variants.kernel.passes.idle import adds_sums_over
 from hetune.variants.kernel.walk import statements, writes
 from hetune.variants.kernel.widths import apply_shape
 from hetune.variants.program.nodes import Space
+
+_ASSIGNMENTS = {"sum": "+=", "prod": "*="}
 
 
 class TraversalLowering:
@@ -148,13 +154,17 @@ class TraversalLowering:
                 self._apply(stmt.name, stmt.expr)
             case Inner():
                 self._inner(stmt.name, stmt.expr)
+            case FoldAxis(x, axis, fn):
+                self.values[stmt.name] = folded(
+                    self.scopes, stmt.name, self.values[x], axis, fn, self.schedule.lanes
+                )
 
     def _declare(self, stmt: Init) -> None:
         self.reductions[stmt.name] = stmt.reduce
         pieces = row_pieces(stmt.shape, self.schedule.lanes)
         for piece, text in self._value(stmt.name, stmt.shape, pieces):
-            zero = f"{piece.type}{{}}"
-            start = zero if stmt.reduce == "sum" else f"splat<{piece.type}>(-infinity)"
+            number = REDUCTIONS[stmt.reduce]
+            start = f"splat<{piece.type}>({literal(number)})" if number else f"{piece.type}{{}}"
             self.scopes.emit(Declare(piece.type, text, start))
 
     def _update(self, name: str, value: str) -> None:
@@ -163,10 +173,14 @@ class TraversalLowering:
             if not self.tile.has_effects_on(piece, total.shape):
                 continue
             operand = term.piece(piece, total.shape)
-            if self.reductions[name] == "sum":
-                self.scopes.emit(Assign(text, operand, "+="))
-            else:
+            reduction = self.reductions[name]
+            if reduction in _ASSIGNMENTS:
+                self.scopes.emit(Assign(text, operand, _ASSIGNMENTS[reduction]))
+            elif reduction == "max":
                 self.scopes.emit(Assign(text, f"maximum<{piece.type}>({text}, {operand})"))
+            else:
+                operand = _splatted(operand, term, total.shape, piece)
+                self.scopes.emit(Assign(text, apply(reduction, (text, operand), None)))
 
     def _store(self, stmt: Write) -> None:
         frame = self.scopes.inner
@@ -210,7 +224,8 @@ class TraversalLowering:
         frame = Frame(loop.rows, variable, last=self._last_edge(loop.rows))
         sums = self._sums(loop)
         width = row_width(loop, self.values, self.launch, self.schedule.lanes)
-        if width:
+        updated = _updated(loop.body, self.values)
+        if width and {self.reductions[name] for name in updated} <= LANE_REDUCTIONS:
             self.scopes.frames.append(frame)
             lanes = LaneLoop(self.scopes, self.values, self.reductions, width, self.schedule.lanes)
             lanes.lower(loop.body, first, end)
@@ -281,30 +296,15 @@ class TraversalLowering:
             self.scopes.emit(Declare(f"const {piece.type}", text, value))
 
     def _inner(self, name: str, expr: Inner) -> None:
-        heads = self._products(expr)
         shape = max(self.values[expr.x].shape, self.values[expr.y].shape, key=len)[:-1]
-        pieces = row_pieces(shape, self.schedule.lanes)
-        single = tuple("" if len(heads) == 1 else f"_h{i}" for i in range(len(heads)))
-        ends = tuple(
-            single[piece.offset] if piece.lanes == 1 else piece_end(piece, shape)
-            for piece in pieces
-        )
-        unique = self.scopes.unique(name, (*single, *ends))
-        for products, end in zip(heads, single, strict=True):
-            total = " + ".join(
+        totals = [
+            " + ".join(
                 f"hsum({' + '.join(terms)})" if lanes > 1 else " + ".join(terms)
                 for lanes, terms in products.items()
             )
-            self.scopes.emit(Declare("const float", unique + end, total))
-        for piece, end in zip(pieces, ends, strict=True):
-            if piece.lanes > 1:
-                totals = single[piece.offset : piece.offset + piece.lanes]
-                lanes = ", ".join(unique + total for total in totals)
-                self.scopes.emit(
-                    Declare(f"const {piece.type}", unique + end, f"{piece.type}{{{lanes}}}")
-                )
-        names = tuple((piece, unique + end) for piece, end in zip(pieces, ends, strict=True))
-        self.values[name] = CppValue(shape, names)
+            for products in self._products(expr)
+        ]
+        self.values[name] = from_numbers(self.scopes, name, shape, totals, self.schedule.lanes)
 
     def _products(self, expr: Inner) -> list[dict[int, list[str]]]:
         """What an inner product adds up: for each innermost row, products of pieces by lanes."""

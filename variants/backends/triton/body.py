@@ -22,12 +22,15 @@ from hetune.variants.backends.triton.values import (
     TritonValue,
     apply,
     broadcast,
+    literal,
     row_axes,
 )
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import (
+    REDUCTIONS,
     Apply,
     Def,
+    FoldAxis,
     ForEach,
     Init,
     Inner,
@@ -43,6 +46,10 @@ from hetune.variants.kernel.widths import power_of_two, widest
 
 _MOST_WARPS = 4
 _ELEMENTS_OF_WARP = 512
+_REDUCED = {"sum": "tl.sum", "max": "tl.max"}
+_COMBINES = {"prod": "mul"}
+_FOLDS = {"sum": "sum", "mean": "sum", "max": "maximum", "min": "minimum"}
+"""The reductions that folds of an axis are."""
 LOWEST = "-3.4028234663852886e+38"
 """Where a running maximum starts: unlike -inf, what is subtracted from it is a number."""
 
@@ -108,6 +115,8 @@ class BodyLowering:
                 self._apply(name, expr)
             case Def(name=name, expr=Inner() as expr):
                 self._inner(name, expr)
+            case Def(name=name, expr=FoldAxis() as expr):
+                self._fold(name, expr)
             case Init():
                 self._declare(stmt)
             case Update(name, value):
@@ -122,7 +131,7 @@ class BodyLowering:
         lanes = self.blocks.inner.lanes
         sizes = [self.extents[lane] for lane in lanes]
         sizes += [str(power_of_two(extent)) for extent in stmt.shape if extent > 1]
-        start = "0.0" if stmt.reduce == "sum" else 'float("-inf")'
+        start = literal(REDUCTIONS[stmt.reduce])
         if stmt.name in self.below:
             start = LOWEST
         name = self.args.local(stmt.name)
@@ -136,21 +145,32 @@ class BodyLowering:
         """Add up the rows that there are; the lanes of others hold anything."""
         total, frame = self.values[name], self.blocks.inner
         axes: tuple[Axis, ...] = (*frame.lanes, *row_axes(total.shape))
-        adds = self.reductions[name] == "sum"
+        reduction = self.reductions[name]
+        adds = reduction == "sum"
         term = TritonValue(value.text, total.shape, value.axes).over(axes)
         if len(self.blocks.frames) > 1 and not (adds and value.text in self.zeros):
             inside = TritonValue(frame.inside, (), frame.lanes).over(axes)
-            neutral = "0.0" if adds else 'float("-inf")'
+            neutral = literal(REDUCTIONS[reduction])
             term = f"tl.where({inside}, {term}, {neutral})"
         if "u" in axes and "u" not in total.axes:
-            term = f"{'tl.sum' if adds else 'tl.max'}({term}, axis=0)"
-        if not adds:
+            term = self._reduced(reduction, term, 0)
+        if reduction == "max":
             self._grow(name, f"tl.maximum({total.text}, {term})")
+        elif not adds:
+            combined = apply(_COMBINES.get(reduction, reduction), (total.text, term), None)
+            self.blocks.emit(TritonLet(total.text, combined))
         elif name in self.lost:
             for statement in compensated(total.text, self.lost[name], term, self.args):
                 self.blocks.emit(statement)
         else:
             self.blocks.emit(TritonLet(total.text, f"{total.text} + {term}"))
+
+    def _reduced(self, reduction: str, text: str, axis: int) -> str:
+        """What a reduction makes of an axis."""
+        if reduction in _REDUCED:
+            return f"{_REDUCED[reduction]}({text}, axis={axis})"
+        self.helpers.add(f"{reduction}_of")
+        return f"tl.reduce({text}, {axis}, {reduction}_of)"
 
     def _grow(self, name: str, grown: str) -> None:
         """A maximum grows; what has been summed below it shrinks."""
@@ -267,6 +287,24 @@ class BodyLowering:
         if last in axes:
             product = f"tl.sum({product}, axis={axes.index(last)})"
         self._define(name, longer.shape[:-1], tuple(a for a in axes if a != last), product)
+
+    def _fold(self, name: str, expr: FoldAxis) -> None:
+        """Padding of the axis is left out of it."""
+        x, axis = self.values[expr.x], expr.axis
+        extent = x.shape[axis]
+        shape = x.shape[:axis] + x.shape[axis + 1 :]
+        moved = tuple(a - 1 if isinstance(a, int) and a > axis else a for a in x.axes if a != axis)
+        if axis not in x.axes:  # one element
+            self._define(name, shape, moved, x.text)
+            return
+        reduction = _FOLDS[expr.fn]
+        text = x.text
+        if extent & (extent - 1):
+            mask = TritonValue(self.blocks.element_mask(extent), (), (axis,)).over(x.axes)
+            text = f"tl.where({mask}, {text}, {literal(REDUCTIONS[reduction])})"
+        text = self._reduced(reduction, text, x.axes.index(axis))
+        factor = f" * {literal(1 / extent)}" if expr.fn == "mean" else ""
+        self._define(name, shape, moved, f"{text}{factor}")
 
 
 def compensated(total: str, lost: str, term: str, args: TritonArguments) -> list[TritonStatement]:

@@ -130,6 +130,12 @@ def {name}(x, y):
     found = tl.where(wide == 0.0, 1.0, tl.where(x < 0.0, sign * size, size))
     return found.to(tl.float32)
 '''
+_COMBINE = '''
+@triton.jit
+def {name}_of(x, y):
+    """What a reduction makes of two elements."""
+    return {text}
+'''
 HELPERS = {
     "gelu": GELU,
     "tanh": TANH,
@@ -137,6 +143,13 @@ HELPERS = {
     "elu": ELU,
     "pow": _POW.format(name="pow"),
     "pow_c": _POW.format(name="pow_c"),
+    "maximum_of": _COMBINE.format(
+        name="maximum", text="tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL)"
+    ),
+    "minimum_of": _COMBINE.format(
+        name="minimum", text="tl.minimum(x, y, propagate_nan=tl.PropagateNan.ALL)"
+    ),
+    "prod_of": _COMBINE.format(name="prod", text="x * y"),
 }
 """Functions that Triton's own language lacks, printed where they are used."""
 
@@ -161,6 +174,8 @@ def apply(fn: str, args: tuple[str, ...], const: float | None) -> str:
     if fn in _OWN:
         return f"tl.{fn}({args[0]})"
     match fn:
+        case "mask":
+            return f"tl.where({args[0]} > 0.0, {args[1]}, 0.0)"
         case "relu":
             return f"tl.where({args[0]} < 0.0, 0.0, {args[0]})"  # keeps what is no number
         case "leaky_relu":

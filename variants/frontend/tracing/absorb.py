@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 
 from hetune.variants.frontend.tracing.expressions import Expression, called
-from hetune.variants.frontend.tracing.recorder import Recorder
+from hetune.variants.frontend.tracing.recorder import ProgramRecorder
 from hetune.variants.program.nodes import Concat, Linear, Map, Op, Slice
 
 
@@ -17,7 +17,7 @@ def _narrowed(weight: Expression, axis: int, start: int, length: int) -> Express
     return called(torch.Tensor.narrow, (weight, axis, start, length), {})
 
 
-def linear(recorder: Recorder, x: str, weight: Expression, shape: tuple[int, int]) -> str:
+def linear(recorder: ProgramRecorder, x: str, weight: Expression, shape: tuple[int, int]) -> str:
     """A product of rows (K,) with a weight (K, D).
 
     Args:
@@ -51,12 +51,12 @@ def linear(recorder: Recorder, x: str, weight: Expression, shape: tuple[int, int
     return recorder.emit(Linear(x, name), f"by_{name}")
 
 
-def _factor(recorder: Recorder, args: tuple[str, ...]) -> str | None:
+def _factor(recorder: ProgramRecorder, args: tuple[str, ...]) -> str | None:
     """The operand that is one number for each row."""
     return next((arg for arg in args if recorder.types[arg].shape == ()), None)
 
 
-def _is_apart(recorder: Recorder, x: str) -> bool:
+def _is_apart(recorder: ProgramRecorder, x: str) -> bool:
     """Whether rows are put together of parts, scaled or not."""
     match recorder.op_of(x):
         case Concat():
@@ -68,7 +68,7 @@ def _is_apart(recorder: Recorder, x: str) -> bool:
     return False
 
 
-def sliced(recorder: Recorder, x: str, start: int, stop: int) -> str:
+def sliced(recorder: ProgramRecorder, x: str, start: int, stop: int) -> str:
     """Elements of rows (K,)."""
     if recorder.types[x].shape == (stop - start,):
         return x
@@ -98,7 +98,7 @@ def sliced(recorder: Recorder, x: str, start: int, stop: int) -> str:
     return recorder.emit(Slice(x, start, stop), "slice")
 
 
-def _are_cheap(recorder: Recorder, op: Op, x: str) -> bool:
+def _are_cheap(recorder: ProgramRecorder, op: Op, x: str) -> bool:
     """Whether parts of what a function is of are no slices themselves."""
     if not isinstance(op, Map) or len(recorder.types[x].shape) != 1:
         return False

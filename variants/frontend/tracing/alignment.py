@@ -11,8 +11,8 @@ from torch import Tensor
 
 from hetune.variants.frontend.tracing.expressions import Expression, called, fixed
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
-from hetune.variants.frontend.tracing.recorder import Recorder
-from hetune.variants.frontend.tracing.symbols import Rows, Symbol
+from hetune.variants.frontend.tracing.recorder import ProgramRecorder
+from hetune.variants.frontend.tracing.symbols import RowValue, Symbol
 from hetune.variants.program.nodes import Map, Reshape, Space
 
 Shape = tuple[int, ...]
@@ -33,7 +33,7 @@ class Aligned:
     axis: int
 
 
-def align(recorder: Recorder, operands: Sequence[Tensor], shape: Shape) -> Aligned:
+def align(recorder: ProgramRecorder, operands: Sequence[Tensor], shape: Shape) -> Aligned:
     """Operands of a function whose result has a shape; one of them at least has rows."""
     axes = {rows_of(t).axis - t.dim() for t in operands if is_rows(t)}
     if len(axes) != 1:
@@ -68,17 +68,17 @@ def _without(shape: Shape, axis: int) -> Shape:
 
 def is_rows(tensor: object) -> bool:
     """Whether a tensor has a row for each node or edge, as a value of the program."""
-    return isinstance(tensor, Symbol) and isinstance(tensor.meaning, Rows)
+    return isinstance(tensor, Symbol) and isinstance(tensor.meaning, RowValue)
 
 
-def rows_of(tensor: object) -> Rows:
+def rows_of(tensor: object) -> RowValue:
     """What a symbol with rows is."""
-    if not isinstance(tensor, Symbol) or not isinstance(tensor.meaning, Rows):
+    if not isinstance(tensor, Symbol) or not isinstance(tensor.meaning, RowValue):
         raise NotTraceable("an operand has no rows of nodes or edges")
     return tensor.meaning
 
 
-def rows_named(recorder: Recorder, tensor: Tensor, space: Space, axis: int) -> str:
+def rows_named(recorder: ProgramRecorder, tensor: Tensor, space: Space, axis: int) -> str:
     """A tensor's value; what follows from the graph alone becomes a constant.
 
     Args:
@@ -88,7 +88,7 @@ def rows_named(recorder: Recorder, tensor: Tensor, space: Space, axis: int) -> s
         axis: Which axis, where the tensor is of numbers.
     """
     if isinstance(tensor, Symbol):
-        assert isinstance(tensor.meaning, Rows)
+        assert isinstance(tensor.meaning, RowValue)
         return tensor.meaning.name
     rows = tensor.movedim(axis, 0)
     return recorder.constant(rows.reshape(len(rows), *squeezed(rows.shape[1:])), space)
@@ -112,7 +112,7 @@ def _depth(dims: Shape) -> int:
 
 
 def _named(
-    recorder: Recorder, tensor: Tensor, dims: Shape, axis: int, space: Space, whole: Shape
+    recorder: ProgramRecorder, tensor: Tensor, dims: Shape, axis: int, space: Space, whole: Shape
 ) -> str:
     row = _without(dims, axis)
     row = tuple(extent for extent, longest in zip(row, whole, strict=True) if longest != 1)
@@ -133,7 +133,7 @@ def _named(
     return _weight(recorder, fixed(tensor), row, whole)
 
 
-def _fitted(recorder: Recorder, name: str, row: Shape, whole: Shape) -> str:
+def _fitted(recorder: ProgramRecorder, name: str, row: Shape, whole: Shape) -> str:
     """Rows whose shape is a prefix of the whole one; repeated where they start with 1."""
     row = row[: _depth(row)]
     target = whole[: len(row)]
@@ -147,7 +147,7 @@ def _fitted(recorder: Recorder, name: str, row: Shape, whole: Shape) -> str:
     return _led(recorder, name, target[:lead], row[lead:])
 
 
-def _led(recorder: Recorder, name: str, lead: Shape, row: Shape) -> str:
+def _led(recorder: ProgramRecorder, name: str, lead: Shape, row: Shape) -> str:
     ones = torch.ones(math.prod(lead))
     weight = recorder.weight(fixed(ones), tuple(ones.shape))
     flat = recorder.emit(Reshape(name, (math.prod(row),)), "reshape")
@@ -155,7 +155,7 @@ def _led(recorder: Recorder, name: str, lead: Shape, row: Shape) -> str:
     return recorder.emit(Reshape(outer, (*lead, *row)), "reshape")
 
 
-def _weight(recorder: Recorder, expression: Expression, row: Shape, whole: Shape) -> str:
+def _weight(recorder: ProgramRecorder, expression: Expression, row: Shape, whole: Shape) -> str:
     row = row[: _depth(row)]
     target = whole[: len(row)]
     viewed = called(torch.Tensor.reshape, (expression, row), {})

@@ -11,33 +11,35 @@ from torch import Tensor
 from hetune.variants.frontend.tracing.alignment import Shape, align, is_rows, rows_of
 from hetune.variants.frontend.tracing.interpreter import Interpreter, handles, words
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
-from hetune.variants.frontend.tracing.symbols import Rows, Symbol
+from hetune.variants.frontend.tracing.symbols import RowValue, Symbol
 from hetune.variants.program.nodes import Map, Reshape
 
 Operand = Tensor | float
 
 
-def unary(at: Interpreter, x: Tensor, fn: str, const: float | None = None) -> Rows:
+def unary(at: Interpreter, x: Tensor, fn: str, const: float | None = None) -> RowValue:
     """A function of each element."""
     meaning = rows_of(x)
     if const is not None and not math.isfinite(const):
         raise NotTraceable(f"{fn} with the number {const}")
-    return Rows(at.recorder.emit(Map(fn, (meaning.name,), const), fn), meaning.axis)
+    return RowValue(at.recorder.emit(Map(fn, (meaning.name,), const), fn), meaning.axis)
 
 
-def binary(at: Interpreter, shape: Shape, fn: str, *operands: Tensor) -> Rows:
+def binary(at: Interpreter, shape: Shape, fn: str, *operands: Tensor) -> RowValue:
     """A function of elements that meet by torch's rules of broadcasting."""
     found = align(at.recorder, operands, shape)
     name = at.recorder.emit(Map(fn, found.names), fn)
-    return Rows(at.recorder.emit(Reshape(name, found.shape), "reshape"), found.axis)
+    return RowValue(at.recorder.emit(Reshape(name, found.shape), "reshape"), found.axis)
 
 
-def as_symbol(at: Interpreter, x: Rows, like: Shape) -> Tensor:
+def as_symbol(at: Interpreter, x: RowValue, like: Shape) -> Tensor:
     """A value under a shape, to go on with."""
     return at.symbol(x, torch.empty(like, device="meta"))
 
 
-def then(at: Interpreter, x: Rows, shape: Shape, fn: str, const: float | None = None) -> Rows:
+def then(
+    at: Interpreter, x: RowValue, shape: Shape, fn: str, const: float | None = None
+) -> RowValue:
     """A function of each element of a value that was just made."""
     return unary(at, as_symbol(at, x, shape), fn, const)
 
@@ -49,18 +51,18 @@ def number(x: object) -> float | None:
     return None
 
 
-def scaled(at: Interpreter, x: Tensor, factor: float) -> Rows:
+def scaled(at: Interpreter, x: Tensor, factor: float) -> RowValue:
     """``factor * x``."""
     return rows_of(x) if factor == 1 else unary(at, x, "scale", factor)
 
 
-def shifted(at: Interpreter, x: Tensor, term: float) -> Rows:
+def shifted(at: Interpreter, x: Tensor, term: float) -> RowValue:
     """``x + term``."""
     return rows_of(x) if term == 0 else unary(at, x, "shift", term)
 
 
 @handles("add", "__add__", "__radd__", "__iadd__")
-def _add(at: Interpreter, shape: Shape, x: Operand, y: Operand, *, alpha: float = 1) -> Rows:
+def _add(at: Interpreter, shape: Shape, x: Operand, y: Operand, *, alpha: float = 1) -> RowValue:
     if (term := number(y)) is not None:
         return shifted(at, x, alpha * term)  # type: ignore[arg-type]
     if (term := number(x)) is not None:
@@ -76,7 +78,7 @@ def _add(at: Interpreter, shape: Shape, x: Operand, y: Operand, *, alpha: float 
 
 
 @handles("sub", "__sub__", "__isub__", "subtract")
-def _sub(at: Interpreter, shape: Shape, x: Operand, y: Operand, *, alpha: float = 1) -> Rows:
+def _sub(at: Interpreter, shape: Shape, x: Operand, y: Operand, *, alpha: float = 1) -> RowValue:
     if (term := number(y)) is not None:
         return shifted(at, x, -alpha * term)  # type: ignore[arg-type]
     assert isinstance(y, Tensor)
@@ -89,11 +91,11 @@ def _sub(at: Interpreter, shape: Shape, x: Operand, y: Operand, *, alpha: float 
 
 
 @handles("rsub", "__rsub__")
-def _rsub(at: Interpreter, shape: Shape, x: Operand, y: Operand, *, alpha: float = 1) -> Rows:
+def _rsub(at: Interpreter, shape: Shape, x: Operand, y: Operand, *, alpha: float = 1) -> RowValue:
     return _sub(at, shape, y, x, alpha=alpha)
 
 
-def _from(at: Interpreter, x: Tensor, term: float) -> Rows:
+def _from(at: Interpreter, x: Tensor, term: float) -> RowValue:
     if term == 1:
         return unary(at, x, "one_minus")
     negative = scaled(at, x, -1)
@@ -101,7 +103,7 @@ def _from(at: Interpreter, x: Tensor, term: float) -> Rows:
 
 
 @handles("mul", "__mul__", "__rmul__", "__imul__", "multiply")
-def _mul(at: Interpreter, shape: Shape, x: Operand, y: Operand) -> Rows:
+def _mul(at: Interpreter, shape: Shape, x: Operand, y: Operand) -> RowValue:
     if (factor := number(y)) is not None:
         return scaled(at, x, factor)  # type: ignore[arg-type]
     if (factor := number(x)) is not None:
@@ -114,7 +116,7 @@ def _mul(at: Interpreter, shape: Shape, x: Operand, y: Operand) -> Rows:
 
 
 @handles("div", "__truediv__", "__itruediv__", "divide", "true_divide")
-def _div(at: Interpreter, shape: Shape, x: Operand, y: Operand) -> Rows:
+def _div(at: Interpreter, shape: Shape, x: Operand, y: Operand) -> RowValue:
     if (factor := number(y)) is not None:
         return scaled(at, x, 1 / factor)  # type: ignore[arg-type]
     assert isinstance(y, Tensor)
@@ -130,12 +132,12 @@ def _div(at: Interpreter, shape: Shape, x: Operand, y: Operand) -> Rows:
 
 
 @handles("__rdiv__", "__rtruediv__")
-def _rdiv(at: Interpreter, shape: Shape, x: Operand, y: Operand) -> Rows:
+def _rdiv(at: Interpreter, shape: Shape, x: Operand, y: Operand) -> RowValue:
     return _div(at, shape, y, x)
 
 
 @handles("pow", "__pow__", "__rpow__", "float_power")
-def _pow(at: Interpreter, shape: Shape, x: Operand, y: Operand) -> Rows:
+def _pow(at: Interpreter, shape: Shape, x: Operand, y: Operand) -> RowValue:
     exponent = number(y)
     if exponent is None:
         if number(x) is not None:
@@ -152,12 +154,12 @@ def _pow(at: Interpreter, shape: Shape, x: Operand, y: Operand) -> Rows:
 
 
 @handles("maximum")
-def _maximum(at: Interpreter, shape: Shape, x: Tensor, y: Tensor) -> Rows:
+def _maximum(at: Interpreter, shape: Shape, x: Tensor, y: Tensor) -> RowValue:
     return binary(at, shape, "maximum", x, y)
 
 
 @handles("minimum")
-def _minimum(at: Interpreter, shape: Shape, x: Tensor, y: Tensor) -> Rows:
+def _minimum(at: Interpreter, shape: Shape, x: Tensor, y: Tensor) -> RowValue:
     return binary(at, shape, "minimum", x, y)
 
 
@@ -168,7 +170,7 @@ def _clamp(
     x: Tensor,
     min: float | None = None,
     max: float | None = None,
-) -> Rows:
+) -> RowValue:
     found = rows_of(x)
     for fn, bound in (("clamp_min", min), ("clamp_max", max)):
         if bound is not None:
@@ -179,17 +181,17 @@ def _clamp(
 
 
 @handles("clamp_min")
-def _clamp_min(at: Interpreter, shape: Shape, x: Tensor, min: float) -> Rows:
+def _clamp_min(at: Interpreter, shape: Shape, x: Tensor, min: float) -> RowValue:
     return _clamp(at, shape, x, min=min)
 
 
 @handles("clamp_max")
-def _clamp_max(at: Interpreter, shape: Shape, x: Tensor, max: float) -> Rows:
+def _clamp_max(at: Interpreter, shape: Shape, x: Tensor, max: float) -> RowValue:
     return _clamp(at, shape, x, max=max)
 
 
 def _register(name: str, fn: str) -> None:
-    def handler(at: Interpreter, shape: Shape, x: Tensor, inplace: bool = False) -> Rows:
+    def handler(at: Interpreter, shape: Shape, x: Tensor, inplace: bool = False) -> RowValue:
         return unary(at, x, fn)
 
     handles(name)(handler)
@@ -202,7 +204,7 @@ _register("__abs__", "abs")
 
 
 @handles("neg", "__neg__", "negative")
-def _neg(at: Interpreter, shape: Shape, x: Tensor) -> Rows:
+def _neg(at: Interpreter, shape: Shape, x: Tensor) -> RowValue:
     return scaled(at, x, -1)
 
 
@@ -213,19 +215,19 @@ def _leaky_relu(
     input: Tensor,
     negative_slope: float = 0.01,
     inplace: bool = False,
-) -> Rows:
+) -> RowValue:
     return unary(at, input, "leaky_relu", float(negative_slope))
 
 
 @handles("elu")
 def _elu(
     at: Interpreter, shape: Shape, input: Tensor, alpha: float = 1.0, inplace: bool = False
-) -> Rows:
+) -> RowValue:
     return unary(at, input, "elu", float(alpha))
 
 
 @handles("gelu")
-def _gelu(at: Interpreter, shape: Shape, input: Tensor, *, approximate: str = "none") -> Rows:
+def _gelu(at: Interpreter, shape: Shape, input: Tensor, *, approximate: str = "none") -> RowValue:
     if approximate != "none":
         raise NotTraceable(f"gelu with approximate={approximate!r}: 'none' compiles")
     return unary(at, input, "gelu")
@@ -234,7 +236,7 @@ def _gelu(at: Interpreter, shape: Shape, input: Tensor, *, approximate: str = "n
 @handles("softplus")
 def _softplus(
     at: Interpreter, shape: Shape, input: Tensor, beta: float = 1, threshold: float = 20
-) -> Rows:
+) -> RowValue:
     if beta != 1:
         raise NotTraceable(f"softplus with beta={beta}: 1 compiles")
     return unary(at, input, "softplus")
@@ -248,13 +250,13 @@ def _dropout(
     p: float = 0.5,
     training: bool = True,
     inplace: bool = False,
-) -> Rows:
+) -> RowValue:
     if training and p > 0:
         raise NotTraceable("dropout in training mode: call eval() for inference")
     return rows_of(input)
 
 
-def _same(at: Interpreter, shape: Shape, x: Tensor, *args: Any, **kwargs: Any) -> Rows:
+def _same(at: Interpreter, shape: Shape, x: Tensor, *args: Any, **kwargs: Any) -> RowValue:
     return rows_of(x)
 
 
@@ -264,7 +266,7 @@ handles(
 
 
 def _comparison(names: tuple[str, ...], is_less: bool, or_equal: bool) -> None:
-    def handler(at: Interpreter, shape: Shape, x: Operand, y: Operand) -> Rows:
+    def handler(at: Interpreter, shape: Shape, x: Operand, y: Operand) -> RowValue:
         # x > y is step(x - y), and x >= y is 1 - step(y - x).
         first, second = (x, y) if is_less == or_equal else (y, x)
         found = then(at, _sub(at, shape, first, second), shape, "step")
@@ -280,29 +282,31 @@ _comparison(("le", "__le__", "less_equal"), True, True)
 
 
 @handles("eq", "__eq__")
-def _eq(at: Interpreter, shape: Shape, x: Tensor, y: Operand) -> Rows:
+def _eq(at: Interpreter, shape: Shape, x: Tensor, y: Operand) -> RowValue:
     """Where roots are infinite: `masked_fill` puts 0 there."""
     found = rows_of(x)
     root = at.recorder.op_of(found.name)
     if y != math.inf or not isinstance(root, Map) or root.fn != "rsqrt":
         raise NotTraceable("rows are compared for equality: compare with > or <")
-    positive = Rows(at.recorder.emit(Map("step", root.args), "step"), found.axis)
+    positive = RowValue(at.recorder.emit(Map("step", root.args), "step"), found.axis)
     return then(at, positive, shape, "one_minus")
 
 
 @handles("masked_fill")
-def _masked_fill(at: Interpreter, shape: Shape, x: Tensor, mask: Tensor, value: float) -> Rows:
+def _masked_fill(at: Interpreter, shape: Shape, x: Tensor, mask: Tensor, value: float) -> RowValue:
     op_of = at.recorder.op_of
     root = op_of(rows_of(x).name) if is_rows(x) else None
     if isinstance(root, Map) and root.fn == "rsqrt" and value == 0 and is_rows(mask):
         match op_of(rows_of(mask).name):
             case Map("one_minus", (step,)) if op_of(step) == Map("step", root.args):
-                return Rows(at.recorder.emit(Map("rsqrt0", root.args), "rsqrt0"), rows_of(x).axis)
+                return RowValue(
+                    at.recorder.emit(Map("rsqrt0", root.args), "rsqrt0"), rows_of(x).axis
+                )
     return _where(at, shape, mask, value, x)
 
 
 @handles("where")
-def _where(at: Interpreter, shape: Shape, condition: Tensor, x: Operand, y: Operand) -> Rows:
+def _where(at: Interpreter, shape: Shape, condition: Tensor, x: Operand, y: Operand) -> RowValue:
     if condition.dtype is not torch.bool:
         raise NotTraceable("where() by a condition that is no mask")
     mask: Tensor = condition.float()

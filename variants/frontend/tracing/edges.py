@@ -8,7 +8,7 @@ from torch import Tensor
 from hetune.variants.frontend.tracing.alignment import Shape, is_rows, rows_of
 from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
-from hetune.variants.frontend.tracing.symbols import Rows
+from hetune.variants.frontend.tracing.symbols import RowValue
 from hetune.variants.program.nodes import Reduce, Space, Take
 
 _FUNCTIONS = {
@@ -19,7 +19,7 @@ _FUNCTIONS = {
 }
 
 
-def gathered(at: Interpreter, x: Tensor, dim: int, index: Tensor) -> Rows:
+def gathered(at: Interpreter, x: Tensor, dim: int, index: Tensor) -> RowValue:
     """Rows of nodes at an end of each edge."""
     found = rows_of(x)
     if dim % x.dim() != found.axis:
@@ -29,18 +29,18 @@ def gathered(at: Interpreter, x: Tensor, dim: int, index: Tensor) -> Rows:
     if is_rows(index) or index.dtype not in (torch.int64, torch.int32) or index.dim() != 1:
         raise NotTraceable("rows are indexed by something else than an end of the edges")
     end = at.recorder.end_of(index)
-    return Rows(at.recorder.emit(Take(found.name, Space.EDGE, end), "take"), found.axis)
+    return RowValue(at.recorder.emit(Take(found.name, Space.EDGE, end), "take"), found.axis)
 
 
 @handles("index_select")
-def _index_select(at: Interpreter, shape: Shape, x: Tensor, dim: int, index: Tensor) -> Rows:
+def _index_select(at: Interpreter, shape: Shape, x: Tensor, dim: int, index: Tensor) -> RowValue:
     return gathered(at, x, dim, index)
 
 
 @handles("scatter_add", "scatter_add_")
 def _scatter_add(
     at: Interpreter, shape: Shape, into: Tensor, dim: int, index: Tensor, src: Tensor
-) -> Rows:
+) -> RowValue:
     return _reduced(at, into, dim, _spread_index(index, dim), src, "sum")
 
 
@@ -55,14 +55,14 @@ def _scatter_reduce(
     reduce: str,
     *,
     include_self: bool = True,
-) -> Rows:
+) -> RowValue:
     return _reduced(at, into, dim, _spread_index(index, dim), src, reduce, include_self)
 
 
 @handles("index_add", "index_add_")
 def _index_add(
     at: Interpreter, shape: Shape, into: Tensor, dim: int, index: Tensor, source: Tensor
-) -> Rows:
+) -> RowValue:
     return _reduced(at, into, dim, index, source, "sum")
 
 
@@ -77,7 +77,7 @@ def _index_reduce(
     reduce: str,
     *,
     include_self: bool = True,
-) -> Rows:
+) -> RowValue:
     return _reduced(at, into, dim, index, source, reduce, include_self)
 
 
@@ -100,7 +100,7 @@ def _reduced(
     src: Tensor,
     reduce: str,
     include_self: bool = True,
-) -> Rows:
+) -> RowValue:
     fn = _FUNCTIONS.get(reduce)
     if fn is None:
         raise NotTraceable(f"scatter with reduce={reduce!r}: sum, amax, amin and prod compile")
@@ -119,10 +119,10 @@ def _reduced(
         raise NotTraceable("elements of rows are scattered: scatter rows")
     if at.recorder.types[found.name].space is not Space.EDGE:
         raise NotTraceable("rows of nodes are scattered: index them by an end of the edges first")
-    return Rows(at.recorder.emit(Reduce(found.name, Space.NODE, fn, end), fn), found.axis)
+    return RowValue(at.recorder.emit(Reduce(found.name, Space.NODE, fn, end), fn), found.axis)
 
 
-def _edge_rows(at: Interpreter, src: Tensor, shape: Shape) -> Rows:
+def _edge_rows(at: Interpreter, src: Tensor, shape: Shape) -> RowValue:
     if tuple(src.shape) == shape:
         return rows_of(src)
     return rows_of(src.expand(shape))

@@ -59,7 +59,7 @@ def called(
 def evaluate(
     expression: Expression, parameters: Mapping[str, Tensor], known: dict[str, Any]
 ) -> Tensor:
-    """The tensor, in the dtype of the parameters.
+    """The tensor, in the dtype of the parameters; float64 where there are none.
 
     Args:
         expression: What to compute.
@@ -95,9 +95,9 @@ def _evaluated(
 
 def _like(tensor: Tensor, parameters: Mapping[str, Tensor]) -> Tensor:
     some = next((p for p in parameters.values() if p.is_floating_point()), None)
-    if some is None:
-        return tensor
-    return tensor.to(some.device, some.dtype if tensor.is_floating_point() else None)
+    if not tensor.is_floating_point():
+        return tensor if some is None else tensor.to(some.device)
+    return tensor.double() if some is None else tensor.to(some.device, some.dtype)
 
 
 def _key(value: Any) -> str:

@@ -11,10 +11,10 @@ from torch import Tensor
 from hetune.variants.frontend.tracing.alignment import is_rows, row_shape, squeezed
 from hetune.variants.frontend.tracing.expressions import Expression, called
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
-from hetune.variants.frontend.tracing.recorder import Recorder
+from hetune.variants.frontend.tracing.recorder import ProgramRecorder
 from hetune.variants.frontend.tracing.symbols import (
     Meaning,
-    Rows,
+    RowValue,
     Symbol,
     replaced,
     symbol,
@@ -48,7 +48,7 @@ class Interpreter:
         recorder: The program so far.
     """
 
-    def __init__(self, recorder: Recorder, num_edges: int) -> None:
+    def __init__(self, recorder: ProgramRecorder, num_edges: int) -> None:
         self.recorder, self._num_edges = recorder, num_edges
 
     def __call__(
@@ -67,7 +67,6 @@ class Interpreter:
             return _LIKE[name](*args, **kwargs)
         if not isinstance(args[0] if args else None, Symbol) and name in ("expand_as", "view_as"):
             return getattr(args[0], name.removesuffix("_as"))(args[1].shape)
-        self._check(args, kwargs)
         if name in _IN_PLACE_BASES and not isinstance(args[0], Symbol):
             return self._with_rows(func, name, args, kwargs)
         if name.endswith("_") and not name.endswith("__"):
@@ -96,15 +95,6 @@ class Interpreter:
             )
         with torch._C.DisableTorchFunctionSubclass():
             return func(of)
-
-    def _check(self, args: Any, kwargs: Mapping[str, Any]) -> None:
-        def check(tensor: Tensor) -> Tensor:
-            if isinstance(tensor, torch.nn.Parameter):
-                raise NotTraceable("a parameter is none of the module's own: register it there")
-            return tensor
-
-        replaced(args, check)
-        replaced(tuple(kwargs.values()), check)
 
     def _in_place(
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -137,7 +127,7 @@ class Interpreter:
         counts.setdefault(spaces[0], len(arg))
         rows = arg.reshape(len(arg), *squeezed(arg.shape[1:]))
         name = self.recorder.constant(rows, spaces[0])
-        return self.symbol(Rows(name, 0), arg)
+        return self.symbol(RowValue(name, 0), arg)
 
     def _of_parameters(
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -185,7 +175,7 @@ class Interpreter:
             self._checked(name, part, wanted) for part, wanted in zip(found, expected, strict=True)
         )
 
-    def _checked(self, name: str, found: Rows, expected: Tensor) -> Symbol:
+    def _checked(self, name: str, found: RowValue, expected: Tensor) -> Symbol:
         """The symbol of what a handler found, which has the shape that torch says."""
         rows = row_shape(tuple(expected.shape), found.axis)
         type_ = self.recorder.types[found.name]

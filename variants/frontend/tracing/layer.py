@@ -16,9 +16,10 @@ from hetune.variants.frontend.tracing.alignment import is_rows, squeezed
 from hetune.variants.frontend.tracing.expressions import Expression, parameter
 from hetune.variants.frontend.tracing.interpreter import Interpreter
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable, reason_of
-from hetune.variants.frontend.tracing.recorder import Recorder
+from hetune.variants.frontend.tracing.own_tensors import OwnTensors
+from hetune.variants.frontend.tracing.recorder import ProgramRecorder
 from hetune.variants.frontend.tracing.simplify import needed, with_ends_swapped, with_softmaxes
-from hetune.variants.frontend.tracing.symbols import Rows, symbol
+from hetune.variants.frontend.tracing.symbols import RowValue, symbol
 from hetune.variants.program.nodes import Param, Program, Reshape, Space, Type, operands
 from hetune.variants.program.text import show
 from hetune.variants.program.verify import verify
@@ -72,7 +73,7 @@ def trace(
     Raises:
         NotTraceable: It is no program; says why and where.
     """
-    recorder = Recorder(num_nodes)
+    recorder = ProgramRecorder(num_nodes)
     interpreter = Interpreter(recorder, num_edges)
     given = dict(arguments)
     for name in features:
@@ -80,10 +81,12 @@ def trace(
         whole = recorder.feature(name, Type(Space.NODE, tuple(value.shape[1:])))
         rows = recorder.emit(Reshape(whole, squeezed(value.shape[1:])), f"{name}_rows")
         shape = tuple(value.shape)
-        given[name] = symbol(Rows(rows, 0), shape, value.dtype, value.device, interpreter)
+        given[name] = symbol(RowValue(rows, 0), shape, value.dtype, value.device, interpreter)
+    twin = _on_symbols(module, interpreter)
     with torch.no_grad():
         try:
-            result = _on_symbols(module, interpreter).forward(**given)
+            with OwnTensors(arguments.values()):
+                result = twin.forward(**given)
         except Exception as error:
             raise NotTraceable(reason_of(error)) from None
     return _traced(type(module).__name__, recorder, result)
@@ -120,10 +123,10 @@ def _on_symbols(module: nn.Module, interpreter: Interpreter) -> Any:
     return twin_of(module, "")
 
 
-def _traced(name: str, recorder: Recorder, result: Any) -> Traced:
+def _traced(name: str, recorder: ProgramRecorder, result: Any) -> Traced:
     if not is_rows(result):
         raise NotTraceable(f"it returns a {type(result).__name__}, not rows of nodes")
-    rows: Rows = result.meaning
+    rows: RowValue = result.meaning
     if rows.axis != 0 or recorder.types[rows.name].space is not Space.NODE:
         raise NotTraceable("its result has no row for each node on its first axis")
     shape = tuple(result.shape[1:])

@@ -15,7 +15,7 @@ from hetune.variants.frontend.tracing.alignment import Shape, is_rows, row_shape
 from hetune.variants.frontend.tracing.expressions import Expression, called, fixed
 from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
-from hetune.variants.frontend.tracing.symbols import Rows, Symbol
+from hetune.variants.frontend.tracing.symbols import RowValue, Symbol
 from hetune.variants.program.nodes import Dot, Fold, Linear, Map, Reshape
 
 Dims = int | Sequence[int] | None
@@ -31,7 +31,7 @@ def _weight(x: Tensor) -> Expression:
 @handles("linear")
 def _linear(
     at: Interpreter, shape: Shape, input: Tensor, weight: Tensor, bias: Tensor | None = None
-) -> Rows:
+) -> RowValue:
     product = torch.matmul(input, weight.t())
     return rows_of(product if bias is None else product + bias)
 
@@ -46,13 +46,13 @@ def _addmm(
     *,
     beta: float = 1,
     alpha: float = 1,
-) -> Rows:
+) -> RowValue:
     product = torch.matmul(x, w)
     return rows_of(input * beta + product * alpha)
 
 
 @handles("matmul", "__matmul__", "mm", "bmm")
-def _matmul(at: Interpreter, shape: Shape, x: Tensor, w: Tensor) -> Rows:
+def _matmul(at: Interpreter, shape: Shape, x: Tensor, w: Tensor) -> RowValue:
     if not is_rows(x) or (is_rows(w) and w.dim() < 3):
         raise NotTraceable("a product over nodes or edges: multiply rows by parameters")
     if is_rows(w):
@@ -84,10 +84,10 @@ def _matmul(at: Interpreter, shape: Shape, x: Tensor, w: Tensor) -> Rows:
     else:
         product = linear(at.recorder, given, weight, (inner, outer))
     result = at.recorder.emit(Reshape(product, row_shape(shape, found.axis)), "reshape")
-    return Rows(result, found.axis)
+    return RowValue(result, found.axis)
 
 
-def folded(at: Interpreter, shape: Shape, x: Tensor, dims: Dims, fn: str, keep: bool) -> Rows:
+def folded(at: Interpreter, shape: Shape, x: Tensor, dims: Dims, fn: str, keep: bool) -> RowValue:
     """A function over axes of each row; `shape` is the result's."""
     found = rows_of(x)
     if dims is None:
@@ -101,7 +101,7 @@ def folded(at: Interpreter, shape: Shape, x: Tensor, dims: Dims, fn: str, keep: 
             before = squeezed(d for i, d in enumerate(x.shape[:axis]) if i != found.axis)
             name = _one_fold(at, name, len(before), fn)
     axis = found.axis if keep else found.axis - sum(a < found.axis for a in axes)
-    return Rows(at.recorder.emit(Reshape(name, row_shape(shape, axis)), "reshape"), axis)
+    return RowValue(at.recorder.emit(Reshape(name, row_shape(shape, axis)), "reshape"), axis)
 
 
 def _one_fold(at: Interpreter, name: str, axis: int, fn: str) -> str:
@@ -124,7 +124,7 @@ def _fold(fn: str) -> None:
         dim: Dims = None,
         keepdim: bool = False,
         **kwargs: Any,
-    ) -> Rows:
+    ) -> RowValue:
         return folded(at, shape, x, dim, fn, keepdim)
 
     handles(*{"max": ("amax",), "min": ("amin",)}.get(fn, (fn,)))(handler)
@@ -137,7 +137,7 @@ for _fn in ("sum", "mean", "max", "min"):
 @handles("softmax")
 def _softmax(
     at: Interpreter, shape: Shape, input: Tensor, dim: int, *args: Any, **kwargs: Any
-) -> Rows:
+) -> RowValue:
     weight = (input - input.amax(dim, keepdim=True)).exp()
     return rows_of(weight / weight.sum(dim, keepdim=True))
 
@@ -152,7 +152,7 @@ def _norm(
     keepdim: bool = False,
     *args: Any,
     **kwargs: Any,
-) -> Rows:
+) -> RowValue:
     order = kwargs.get("ord", p)
     order = 2 if order in (None, "fro") else order
     axes: Any = dim
@@ -174,7 +174,7 @@ def _normalize(
     dim: int = 1,
     eps: float = 1e-12,
     out: None = None,
-) -> Rows:
+) -> RowValue:
     return rows_of(input / input.norm(p, dim, keepdim=True).clamp(min=eps))
 
 
@@ -187,7 +187,7 @@ def _layer_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
-) -> Rows:
+) -> RowValue:
     axes = tuple(range(-len(normalized_shape), 0))
     around = input - input.mean(axes, keepdim=True)
     out = around * ((around * around).mean(axes, keepdim=True) + eps).rsqrt()
@@ -207,7 +207,7 @@ def _batch_norm(
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> Rows:
+) -> RowValue:
     if training or running_mean is None or running_var is None:
         raise NotTraceable("batch norm of the input's own statistics: call eval() for inference")
     factor = (running_var + eps).rsqrt()
@@ -227,7 +227,7 @@ def _gru_cell(
     w_hh: Tensor,
     b_ih: Tensor | None = None,
     b_hh: Tensor | None = None,
-) -> Rows:
+) -> RowValue:
     def gates(x: Tensor, w: Tensor, b: Tensor | None) -> list[Tensor]:
         terms: Sequence[Tensor | None] = [None] * 3 if b is None else b.chunk(3)
         return [functional.linear(x, *gate) for gate in zip(w.chunk(3), terms, strict=True)]
@@ -240,5 +240,5 @@ def _gru_cell(
 
 
 @handles("prelu")
-def _prelu(at: Interpreter, shape: Shape, input: Tensor, weight: Tensor) -> Rows:
+def _prelu(at: Interpreter, shape: Shape, input: Tensor, weight: Tensor) -> RowValue:
     return rows_of(functional.relu(input) - weight * functional.relu(-input))

@@ -15,7 +15,7 @@ from hetune.variants.program.nodes import End, Let, Op, Reduce, Reshape, Space, 
 from hetune.variants.program.text import show_op
 
 
-class Recorder:
+class ProgramRecorder:
     """Values of a program, what they are made of, and the edges that they belong to.
 
     Attributes:

@@ -22,11 +22,11 @@ from hetune.variants.frontend.tracing.arithmetic import as_symbol, binary
 from hetune.variants.frontend.tracing.edges import gathered
 from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
-from hetune.variants.frontend.tracing.symbols import Rows, Symbol
+from hetune.variants.frontend.tracing.symbols import RowValue, Symbol
 from hetune.variants.program.nodes import Concat, Reshape, Slice
 
 
-def _reshaped(at: Interpreter, x: Tensor, shape: Shape) -> Rows:
+def _reshaped(at: Interpreter, x: Tensor, shape: Shape) -> RowValue:
     """The same elements in the same order under another shape that has the axis of rows."""
     found, old = rows_of(x), tuple(x.shape)
     before = math.prod(old[: found.axis])
@@ -34,17 +34,17 @@ def _reshaped(at: Interpreter, x: Tensor, shape: Shape) -> Rows:
     for axis, extent in enumerate(shape):
         if extent == rows and math.prod(shape[:axis]) == before:
             name = at.recorder.emit(Reshape(found.name, row_shape(shape, axis)), "reshape")
-            return Rows(name, axis)
+            return RowValue(name, axis)
     raise NotTraceable(f"{list(old)} becomes {list(shape)}: rows of nodes or edges are kept")
 
 
 @handles("view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "view_as", "reshape_as")
-def _view(at: Interpreter, shape: Shape, x: Tensor, *args: Any, **kwargs: Any) -> Rows:
+def _view(at: Interpreter, shape: Shape, x: Tensor, *args: Any, **kwargs: Any) -> RowValue:
     return _reshaped(at, x, shape)
 
 
 @handles("expand", "expand_as", "broadcast_to")
-def _expand(at: Interpreter, shape: Shape, x: Tensor, *args: Any, **kwargs: Any) -> Rows:
+def _expand(at: Interpreter, shape: Shape, x: Tensor, *args: Any, **kwargs: Any) -> RowValue:
     if tuple(x.shape) == shape:
         return rows_of(x)
     found = rows_of(x)
@@ -54,14 +54,14 @@ def _expand(at: Interpreter, shape: Shape, x: Tensor, *args: Any, **kwargs: Any)
 
 
 @handles("repeat")
-def _repeat(at: Interpreter, shape: Shape, x: Tensor, *sizes: Any) -> Rows:
+def _repeat(at: Interpreter, shape: Shape, x: Tensor, *sizes: Any) -> RowValue:
     times = sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
     if len(times) != x.dim() or any(n != 1 and x.shape[i] != 1 for i, n in enumerate(times)):
         raise NotTraceable("rows are repeated: only axes of one element are")
     return rows_of(x.expand(shape))
 
 
-def _moved(at: Interpreter, shape: Shape, x: Tensor, order: Sequence[int]) -> Rows:
+def _moved(at: Interpreter, shape: Shape, x: Tensor, order: Sequence[int]) -> RowValue:
     """The axis of rows may move; other axes keep their order."""
     found = rows_of(x)
     kept = [axis for axis in order if axis != found.axis and x.shape[axis] != 1]
@@ -69,29 +69,29 @@ def _moved(at: Interpreter, shape: Shape, x: Tensor, order: Sequence[int]) -> Ro
         raise NotTraceable("the axes of a row are transposed: keep their order")
     axis = order.index(found.axis)
     name = at.recorder.emit(Reshape(found.name, row_shape(shape, axis)), "reshape")
-    return Rows(name, axis)
+    return RowValue(name, axis)
 
 
 @handles("transpose", "swapaxes", "swapdims")
-def _transposed(at: Interpreter, shape: Shape, x: Tensor, one: int, other: int) -> Rows:
+def _transposed(at: Interpreter, shape: Shape, x: Tensor, one: int, other: int) -> RowValue:
     order = list(range(x.dim()))
     order[one], order[other] = order[other], order[one]
     return _moved(at, shape, x, order)
 
 
 @handles("t")
-def _t(at: Interpreter, shape: Shape, x: Tensor) -> Rows:
+def _t(at: Interpreter, shape: Shape, x: Tensor) -> RowValue:
     return _moved(at, shape, x, list(range(x.dim()))[::-1])
 
 
 @handles("permute")
-def _permuted(at: Interpreter, shape: Shape, x: Tensor, *dims: Any) -> Rows:
+def _permuted(at: Interpreter, shape: Shape, x: Tensor, *dims: Any) -> RowValue:
     order = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
     return _moved(at, shape, x, [axis % x.dim() for axis in order])
 
 
 @handles("cat", "concat", "concatenate")
-def _cat(at: Interpreter, shape: Shape, tensors: Sequence[Tensor], dim: int = 0) -> Rows:
+def _cat(at: Interpreter, shape: Shape, tensors: Sequence[Tensor], dim: int = 0) -> RowValue:
     dim = dim + len(shape) if dim < 0 else dim
     like = rows_of(next(tensor for tensor in tensors if is_rows(tensor)))
     axis, space = like.axis, at.recorder.types[like.name].space
@@ -108,11 +108,11 @@ def _cat(at: Interpreter, shape: Shape, tensors: Sequence[Tensor], dim: int = 0)
         tail = math.prod(extent for i, extent in enumerate(own) if i >= dim and i != axis)
         names.append(at.recorder.emit(Reshape(name, (*lead, tail)), "reshape"))
     found = at.recorder.emit(Concat(tuple(names)), "concat") if len(names) > 1 else names[0]
-    return Rows(at.recorder.emit(Reshape(found, row_shape(shape, axis)), "reshape"), axis)
+    return RowValue(at.recorder.emit(Reshape(found, row_shape(shape, axis)), "reshape"), axis)
 
 
 @handles("stack")
-def _stack(at: Interpreter, shape: Shape, tensors: Sequence[Tensor], dim: int = 0) -> Rows:
+def _stack(at: Interpreter, shape: Shape, tensors: Sequence[Tensor], dim: int = 0) -> RowValue:
     dim = dim + len(shape) if dim < 0 else dim
     return rows_of(torch.cat([tensor.unsqueeze(dim) for tensor in tensors], dim))
 
@@ -120,7 +120,7 @@ def _stack(at: Interpreter, shape: Shape, tensors: Sequence[Tensor], dim: int = 
 @handles("chunk", "split", "unbind", "tensor_split", "split_with_sizes")
 def _parts(
     at: Interpreter, shapes: list[Shape], x: Tensor, *args: Any, **kwargs: Any
-) -> list[Rows]:
+) -> list[RowValue]:
     dim = kwargs.get("dim", args[-1] if len(args) > 1 else 0)
     if len(shapes[0]) < x.dim():  # unbind
         dim = kwargs.get("dim", args[0] if args else 0)
@@ -134,19 +134,23 @@ def _parts(
 
 
 @handles("narrow")
-def _narrow(at: Interpreter, shape: Shape, x: Tensor, dim: int, start: int, length: int) -> Rows:
+def _narrow(
+    at: Interpreter, shape: Shape, x: Tensor, dim: int, start: int, length: int
+) -> RowValue:
     dim = dim + len(shape) if dim < 0 else dim
     return _sliced(at, x, dim, start, length)[0]
 
 
 @handles("select")
-def _select(at: Interpreter, shape: Shape, x: Tensor, dim: int, index: int) -> Rows:
+def _select(at: Interpreter, shape: Shape, x: Tensor, dim: int, index: int) -> RowValue:
     dim = dim + x.dim() if dim < 0 else dim
     index = index + x.shape[dim] if index < 0 else index
     return _reshaped(at, as_symbol(at, *_sliced(at, x, dim, index, 1)), shape)
 
 
-def _sliced(at: Interpreter, x: Tensor, dim: int, start: int, extent: int) -> tuple[Rows, Shape]:
+def _sliced(
+    at: Interpreter, x: Tensor, dim: int, start: int, extent: int
+) -> tuple[RowValue, Shape]:
     """Some elements of an axis that is kept."""
     found, shape = rows_of(x), tuple(x.shape)
     after = (*shape[:dim], extent, *shape[dim + 1 :])
@@ -163,11 +167,11 @@ def _sliced(at: Interpreter, x: Tensor, dim: int, start: int, extent: int) -> tu
     else:
         part = sliced(at.recorder, flat, first, last)
     name = at.recorder.emit(Reshape(part, row_shape(after, found.axis)), "reshape")
-    return Rows(name, found.axis), after
+    return RowValue(name, found.axis), after
 
 
 @handles("__getitem__")
-def _item(at: Interpreter, shape: Shape, x: Tensor, index: Any) -> Rows:
+def _item(at: Interpreter, shape: Shape, x: Tensor, index: Any) -> RowValue:
     if isinstance(index, Tensor):
         return gathered(at, x, 0, index)
     index = index if isinstance(index, tuple) else (index,)

@@ -14,7 +14,7 @@ from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowValue:
     """A value of the program as a tensor: one axis has a row for each node or edge.
 
     Attributes:
@@ -26,7 +26,7 @@ class Rows:
     axis: int
 
 
-Meaning = Rows | Expression
+Meaning = RowValue | Expression
 
 
 class Symbol(Tensor):

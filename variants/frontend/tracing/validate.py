@@ -16,6 +16,7 @@ from hetune.variants.frontend.tracing.arguments import CallArguments
 from hetune.variants.frontend.tracing.expressions import evaluate
 from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.python_state import PythonState
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.interpret import interpret
 
@@ -75,9 +76,26 @@ def _num_nodes(module: nn.Module, i: int) -> int:
     return [n for n in range(17, 17 + len(widths) + _GRAPHS + 1) if n not in widths][i]
 
 
+def _run(module: nn.Module, drawn: CallArguments) -> Any:
+    """What the layer itself gives, if it leaves all else as it is."""
+
+    def tensors() -> list[tuple[str, Tensor]]:
+        given = ((name, v) for name, v in drawn.values.items() if isinstance(v, Tensor))
+        return [*parameters_of(module).items(), *given]
+
+    state, before = PythonState(module), [(name, t.clone()) for name, t in tensors()]
+    result = module(**drawn.values)
+    pairs = zip(tensors(), before, strict=True)
+    written = [name for (name, now), (_, then) in pairs if not torch.equal(now, then)]
+    for name in (state.change(), *written):
+        if name is not None:
+            raise NotTraceable(f"its forward writes to {name}: return what is read later")
+    return result
+
+
 def _compare(twin: nn.Module, traced: Traced, drawn: CallArguments) -> None:
     with torch.no_grad():
-        expected = copy.deepcopy(twin)(**drawn.values)
+        expected = _run(copy.deepcopy(twin), drawn)
         etype = torch.zeros_like(traced.src)
         graph = HeteroGraph(traced.src, traced.dst, etype, num_nodes=drawn.num_nodes, num_etypes=1)
         values = {name: drawn.values[name] for name in drawn.features}

@@ -38,6 +38,7 @@ from hetune.variants.kernel.nodes import (
     Def,
     Direct,
     Expr,
+    FoldAxis,
     ForEach,
     Gather,
     Gemm,
@@ -380,6 +381,8 @@ class _Tally:
                 self._function(fn, prod(shape), rows)
             case Inner(x, y):
                 self._add("vector_flops", 2 * max(prod(shapes[x]), prod(shapes[y])), rows)
+            case FoldAxis(x=x):
+                self._add("vector_flops", prod(shapes[x]), rows)
 
     def _function(self, fn: str, elements: int, rows: Rows, cap: Rows | None = None) -> None:
         """An elementwise function of so many elements of each row."""
