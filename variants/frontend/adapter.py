@@ -104,7 +104,7 @@ class Adapter:
         self._graph_refusal = graph_refusal
         self._order_refusal = order_refusal
         self._weights = weights
-        self._options = _options(module)
+        self._options = plain_options(module)
         self.read, self.result_shape = read, result_shape
         self.inputs = tuple(param for param in program.params if param.role != "weight")
         self.result_width = program.type_of(program.results[0]).width
@@ -325,7 +325,7 @@ def _replaced_method(module: nn.Module) -> str | None:
 _METHODS = ("message", "aggregate", "update", "propagate")
 
 
-def _options(module: nn.Module) -> dict[str, object]:
+def plain_options(module: nn.Module) -> dict[str, object]:
     """Public plain attributes but those that `refusal` judges as they are."""
     return {
         name: value

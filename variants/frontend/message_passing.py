@@ -6,13 +6,19 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
 
 from hetune.variants.errors import GraphError
-from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper, refusal
+from hetune.variants.frontend.adapter import (
+    Adapter,
+    Unsupported,
+    is_wrapper,
+    plain_options,
+    refusal,
+)
 from hetune.variants.frontend.call import Call
 from hetune.variants.frontend.edge_errors import check_edge_tensors
 from hetune.variants.frontend.pyg_lazy import is_uninitialized
@@ -29,6 +35,10 @@ _GIVEN = GraphSlot[None, "dict[int, Traced | str]"]()
 """What tracing on a graph gave, by reader: constants, or why the graph is left to the module."""
 _GRAPHS: WeakValueDictionary[tuple[int, int, int], HeteroGraph] = WeakValueDictionary()
 """Graphs that layers of a model may share, by the edge_index, the nodes and the edges."""
+_REFUSED: WeakKeyDictionary[nn.Module, dict[object, Unsupported]] = WeakKeyDictionary()
+"""Why calls run in a module itself, by its parts' options and the kind of call."""
+_MOST_REFUSED = 16
+"""Kinds of calls of one module that are remembered."""
 
 
 def is_message_passing(module: nn.Module) -> bool:
@@ -61,6 +71,24 @@ def adapt_call(
     if is_uninitialized(module):
         with torch.no_grad():
             module(*args, **kwargs)
+    refused, key = _REFUSED.setdefault(module, {}), (_options(module), arguments.key)
+    if (known := refused.get(key)) is not None:
+        return known
+    found = _traced_adapter(module, arguments)
+    if isinstance(found, Unsupported):
+        if len(refused) == _MOST_REFUSED:
+            refused.clear()
+        refused[key] = found
+    return found
+
+
+def _options(module: nn.Module) -> tuple[object, ...]:
+    return tuple(
+        (id(part), part.training, *plain_options(part).items()) for part in module.modules()
+    )
+
+
+def _traced_adapter(module: nn.Module, arguments: CallArguments) -> Adapter | Unsupported:
     try:
         traced = validated(module, arguments)
     except NotTraceable as error:
