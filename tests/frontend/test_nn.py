@@ -305,13 +305,11 @@ class Shares(FlatLayer):
         return {}
 
 
-def test_what_gives_rows_of_edges_runs_as_it_is(dense):
+def test_what_gives_rows_of_edges_runs_compiled(dense):
     layer, x = Shares(), features(dense).float()
-    reason = "its result has edge rows: only node rows are supported"
-    assert adapt(layer) == Unsupported(reason)
-    with pytest.warns(FallbackWarning, match=reason):
-        fast = compile_layer(layer)
-    assert torch.equal(fast(x, dense), layer(x, dense))
+    fast = compile_layer(layer)
+    for variant in fast.variants:
+        torch.testing.assert_close(fast(x, dense, variant=variant), layer(x, dense))
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ class FakeLayer:
 @pytest.mark.parametrize("jumping", ["none", "cat"])
 def test_on_a_gpu_rows_meet_rows_of_the_gpu_only(tmp_path, monkeypatch, jumping):
     engine = Engine("torch", FakeGpu(torch.device("cuda", 0)))
-    engine.compiled = lambda module, vocabulary: FakeLayer(
+    engine.compiled = lambda module, vocabulary, precision: FakeLayer(
         module.out_channels * getattr(module, "heads", 1)
     )
     service = make_service(tmp_path / "data", engine=engine)
