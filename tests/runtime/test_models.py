@@ -371,3 +371,13 @@ def test_own_layers_and_lazy_ones(x, graph):
     for layer in fast.values():
         assert layer(x, graph).shape == x.shape
     assert all(ran(fast).values())
+
+
+def test_methods_on_the_instance_are_the_copys():
+    """PyG's Sequential puts its forward there, where it needs no lambdas."""
+    net = geometric.Sequential("x, index", [(geometric.GCNConv(8, 8), "x, index -> x")]).eval()
+    fast, index = hetune.compile(net), torch.randint(0, 30, (2, 90))
+    with torch.no_grad():
+        x = torch.randn(30, 8)
+        torch.testing.assert_close(fast(x, index), net(x, index), atol=1e-5, rtol=1e-5)
+    assert "the last call ran" in str(fast.report())

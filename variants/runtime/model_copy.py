@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import MethodType
 from typing import Any
 
 from torch import nn
@@ -87,7 +88,8 @@ class _Copied:
             own.pop(name, None)
         for name, value in now.items():
             if self.attributes.get(name, self) is not value and name != "_modules":
-                own[name] = value
+                is_own = isinstance(value, MethodType) and value.__self__ is self.original
+                own[name] = value.__func__.__get__(self.copy) if is_own else value
         own["_modules"].clear()
         own["_modules"].update(parts)
         self.attributes, self.parts = dict(now), dict(now["_modules"])
