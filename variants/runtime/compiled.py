@@ -17,7 +17,6 @@ from hetune.variants.errors import InputError, VariantError
 from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported, is_wrapper
 from hetune.variants.frontend.autocast import Autocast, cast
 from hetune.variants.frontend.call import Call
-from hetune.variants.frontend.calls import read_call
 from hetune.variants.frontend.pyg_lazy import initialize
 from hetune.variants.frontend.type_order import NAME_TYPES, order_of
 from hetune.variants.frontend.wrapper import ModuleWrapper
@@ -40,8 +39,9 @@ from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.layer_sharing import LayerSharing
 from hetune.variants.runtime.layer_status import LastCall, LayerStatus
 from hetune.variants.runtime.layer_use import LayerUse
-from hetune.variants.runtime.modes import differentiates, full_precision, transform
+from hetune.variants.runtime.modes import full_precision, transform
 from hetune.variants.runtime.size_choices import SizeChoices
+from hetune.variants.runtime.supported_calls import SupportedCall, supported_call
 from hetune.variants.runtime.thread_watch import HELD_UP
 from hetune.variants.runtime.warm import Progress, compile_kernels, with_features
 from hetune.variants.runtime.weights import WeightCache
@@ -178,7 +178,6 @@ class CompiledLayer(ModuleWrapper):
         check_demands(memory_limit)
         if out is not None and (not isinstance(out, Tensor) or is_wrapper(out)):
             raise InputError(f"out is a {type(out).__name__}: give a tensor that has memory")
-
         run = partial(self._run_once, kwargs, (variant, memory_limit, out))
         if not global_hooks.are_registered():
             return run(self.module, args)
@@ -198,11 +197,8 @@ class CompiledLayer(ModuleWrapper):
         demands = fallback.demands_of(*options, self._policy.memory_limit)
         if isinstance(prepared, Unsupported):
             return self._fall_back(original, prepared, args, kwargs, demands)
-        graph = self._graphs.graph_of(prepared[1])
-        if (reason := prepared[0].graph_refusal(graph)) is not None:
-            return self._fall_back(original, Unsupported(reason), args, kwargs, demands)
         try:
-            return self._compute(*prepared, graph, options)
+            return self._compute(*prepared, options)
         except OutgrownError:
             if variant is not None:
                 raise
@@ -210,7 +206,8 @@ class CompiledLayer(ModuleWrapper):
         rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, others)
         if out is None:
             return rows
-        wanted = prepared[1].result(graph, (out.flatten().view(-1, prepared[0].result_width),))
+        adapter, call, graph = prepared
+        wanted = call.result(graph, (out.flatten().view(-1, adapter.result_width),))
         return fallback.copied_to(wanted, rows)
 
     def _of_kind(self, found: object) -> CompiledLayer | None:
@@ -333,42 +330,24 @@ class CompiledLayer(ModuleWrapper):
         prepared = self._prepare(args, kwargs)
         if (layer := self._of_kind(prepared)) is not None:
             return layer._prepare_choice(args, kwargs)
-        if not isinstance(prepared, Unsupported):
-            graph = self._graphs.graph_of(prepared[1])
-            if (reason := prepared[0].graph_refusal(graph)) is None:
-                return self, *prepared, graph
-            prepared = Unsupported(reason)
-        raise VariantError(f"this call runs in the original module: {prepared.reason}")
+        if isinstance(prepared, Unsupported):
+            raise VariantError(f"this call runs in the original module: {prepared.reason}")
+        return self, *prepared
 
     def _prepare_run(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Adapter, Call] | Unsupported:
-        reason = transform()
-        if reason is None and self._adapter is None:
+    ) -> SupportedCall | Unsupported:
+        if (reason := transform()) is not None:
+            return Unsupported(reason)
+        if self._adapter is None:
             initialize(self.module, (*args, *kwargs.values()))
-        prepared = self._prepare(args, kwargs) if reason is None else Unsupported(reason)
-        if isinstance(prepared, Unsupported):
-            return prepared
-        features, module = prepared[1].features, self.module
-        if differentiates(lambda: (*features, *module.parameters(), *module.buffers())):
-            return Unsupported("gradients are needed: call it under torch.no_grad() for inference")
-        return prepared
+        return self._prepare(args, kwargs, is_run=True)
 
     def _prepare(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Adapter, Call] | Unsupported:
-        adapter = self._adapted((args, kwargs))
-        if isinstance(adapter, Unsupported):
-            return adapter
-        if adapter.module is not self.module:
-            return Unsupported("its module was replaced: compile it anew")
-        if (reason := adapter.refusal()) is not None:
-            return Unsupported(reason)
-        call = read_call(adapter, args, kwargs)
-        if isinstance(call, Unsupported):
-            return call
-        refusals = (self._runs.backend.refusal(tensor.device) for tensor in call.features)
-        return next((Unsupported(reason) for reason in refusals if reason), (adapter, call))
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], is_run: bool = False
+    ) -> SupportedCall | Unsupported:
+        adapter, backend = self._adapted((args, kwargs)), self._runs.backend
+        return supported_call(self.module, adapter, backend, self._graphs, args, kwargs, is_run)
 
     def _variant(
         self, graph: HeteroGraph, variant: str | None, policy: Policy
