@@ -6,6 +6,7 @@ import pytest
 import torch
 from tests.frontend.message_passing_cases import WIDTH, pyg
 
+from hetune.variants.errors import VariantError
 from hetune.variants.frontend import message_passing
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
@@ -44,3 +45,42 @@ def test_a_refusal_is_remembered_until_an_option_changes(monkeypatch):
     torch.testing.assert_close(compiled(x, EDGES), layer(x, EDGES))
     assert len(traced) == 3
     assert compiled.variants
+
+
+@torch.no_grad()
+def test_each_kind_of_call_is_compiled(recwarn):
+    layer = pyg.GCNConv(WIDTH, 4)
+    compiled = compile_layer(layer, backend="torch")
+    x, weights = torch.randn(99, WIDTH), torch.rand(700)
+    for args in ((x, EDGES), (x, EDGES, weights), (x, EDGES)):
+        for variant in (None, compiled.explain(*args).id, *compiled.warm(*args)):
+            found = compiled(*args, variant=variant)
+            torch.testing.assert_close(found, layer(*args), rtol=1e-5, atol=1e-5)
+            assert compiled.status().is_compiled
+            assert compiled.status().variant in compiled.variants
+    out = torch.empty(99, 4)
+    assert compiled(x, EDGES, weights, out=out).data_ptr() == out.data_ptr()
+    layer.lin.weight.mul_(2)
+    torch.testing.assert_close(compiled(x, EDGES, weights), layer(x, EDGES, weights))
+    assert not [w for w in recwarn if issubclass(w.category, FallbackWarning)]
+
+
+class Scaled(pyg.MessagePassing):
+    """Each factor makes it another program."""
+
+    def forward(self, x, edge_index, factor=1.0):
+        return self.propagate(edge_index, x=x * factor)
+
+
+@torch.no_grad()
+def test_few_kinds_of_calls_are_compiled():
+    layer = Scaled()
+    compiled = compile_layer(layer, backend="torch")
+    x = torch.randn(99, WIDTH)
+    for factor in range(5):
+        torch.testing.assert_close(compiled(x, EDGES, factor), layer(x, EDGES, factor))
+    with pytest.warns(FallbackWarning, match="it is compiled for other kinds of calls"):
+        assert torch.equal(compiled(x, EDGES, 5), layer(x, EDGES, 5))
+    with pytest.raises(VariantError, match="anew for calls with x: "):
+        compiled.explain(x, EDGES, 5)
+    torch.testing.assert_close(compiled(x, EDGES, 4), layer(x, EDGES, 4))

@@ -15,7 +15,7 @@ that of ``graph.src``; kernels' order is nobody else's concern.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -49,11 +49,13 @@ class Unsupported:
         is_layer: Whether the module is a layer of a class that hetune knows, so that another
             state of it may be supported.
         needs_call: Whether it may be supported as soon as it is called.
+        kind: Equal for calls that another adapter of the module may be for, if one may.
     """
 
     reason: str
     is_layer: bool = True
     needs_call: bool = False
+    kind: Hashable = None
 
 
 class Adapter:

@@ -165,10 +165,8 @@ class _Reader:
         if isinstance(arguments, Unsupported):
             return arguments
         if arguments.key != self._key:
-            return Unsupported(
-                f"it was compiled for calls with {_shown(self._key)}: compile it a second time for "
-                f"calls with {_shown(arguments.key)}"
-            )
+            known = "it is compiled for other kinds of calls: compile it anew for calls with "
+            return Unsupported(known + _shown(arguments.key), kind=arguments.key)
         mode = self._mode()
         if mode not in self._modes:
             self._modes[mode] = self._mode_refusal(arguments)

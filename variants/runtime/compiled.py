@@ -17,7 +17,6 @@ from hetune.variants.errors import InputError, VariantError
 from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported, is_wrapper
 from hetune.variants.frontend.autocast import Autocast, cast
 from hetune.variants.frontend.call import Call
-from hetune.variants.frontend.calls import read_call
 from hetune.variants.frontend.pyg_lazy import initialize
 from hetune.variants.frontend.type_order import NAME_TYPES, order_of
 from hetune.variants.frontend.wrapper import ModuleWrapper
@@ -28,6 +27,7 @@ from hetune.variants.kernel.precision import Precision
 from hetune.variants.plan.variants import Variant
 from hetune.variants.registry.openmp import survive_forks
 from hetune.variants.runtime import fallback, global_hooks
+from hetune.variants.runtime.call_kinds import CallKinds
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.choice import Choice, Chosen, check_demands
 from hetune.variants.runtime.edges import GraphCache
@@ -39,11 +39,15 @@ from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.layer_sharing import LayerSharing
 from hetune.variants.runtime.layer_status import LastCall, LayerStatus
 from hetune.variants.runtime.layer_use import LayerUse
-from hetune.variants.runtime.modes import differentiates, full_precision, transform
+from hetune.variants.runtime.modes import full_precision, transform
 from hetune.variants.runtime.size_choices import SizeChoices
+from hetune.variants.runtime.supported_calls import SupportedCall, supported_call
 from hetune.variants.runtime.thread_watch import HELD_UP
 from hetune.variants.runtime.warm import Progress, compile_kernels, with_features
 from hetune.variants.runtime.weights import WeightCache
+
+_Options = tuple[str | None, int | None, Tensor | None]
+"""Of a call: variant, memory limit, and where to write."""
 
 
 class CompiledLayer(ModuleWrapper):
@@ -76,6 +80,7 @@ class CompiledLayer(ModuleWrapper):
         self._sharing, self._last = sharing or LayerSharing(), LastCall()
         self._first_sight: FirstSight | None = None
         self._graph_calls: GraphCalls | None = None
+        self._kinds = CallKinds[CompiledLayer]()
         self.training = module.training
         self.module = module
         found = self._adapted()
@@ -173,41 +178,47 @@ class CompiledLayer(ModuleWrapper):
         check_demands(memory_limit)
         if out is not None and (not isinstance(out, Tensor) or is_wrapper(out)):
             raise InputError(f"out is a {type(out).__name__}: give a tensor that has memory")
-        demands = fallback.demands_of(variant, memory_limit, out, self._policy.memory_limit)
-
-        def run(original: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-            prepared = self._prepare_run(args, kwargs)
-            if isinstance(prepared, Unsupported):
-                return self._fall_back(original, prepared, args, kwargs, demands)
-            graph = self._graphs.graph_of(prepared[1])
-            if (reason := prepared[0].graph_refusal(graph)) is not None:
-                return self._fall_back(original, Unsupported(reason), args, kwargs, demands)
-            try:
-                return self._compute(*prepared, graph, variant, memory_limit, out)
-            except OutgrownError:
-                if variant is not None:
-                    raise
-            others = {**demands, "out=": None}
-            rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, others)
-            if out is None:
-                return rows
-            wanted = prepared[1].result(graph, (out.flatten().view(-1, prepared[0].result_width),))
-            return fallback.copied_to(wanted, rows)
-
+        run = partial(self._run_once, kwargs, (variant, memory_limit, out))
         if not global_hooks.are_registered():
             return run(self.module, args)
         without_hooks = partial(run, self.module.forward)
         return global_hooks.run_between(self.module, args, kwargs, without_hooks)
 
-    def _compute(
+    def _run_once(
         self,
-        adapter: Adapter,
-        call: Call,
-        graph: HeteroGraph,
-        variant: str | None,
-        memory_limit: int | None,
-        out: Tensor | None,
+        kwargs: Mapping[str, Any],
+        options: _Options,
+        original: Callable[..., Any],
+        args: tuple[Any, ...],
     ) -> Any:
+        prepared, (variant, _, out) = self._prepare_run(args, kwargs), options
+        if (layer := self._of_kind(prepared)) is not None:
+            return layer._run_once(kwargs, options, original, args)
+        demands = fallback.demands_of(*options, self._policy.memory_limit)
+        if isinstance(prepared, Unsupported):
+            return self._fall_back(original, prepared, args, kwargs, demands)
+        try:
+            return self._compute(*prepared, options)
+        except OutgrownError:
+            if variant is not None:
+                raise
+        others = {**demands, "out=": None}
+        rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, others)
+        if out is None:
+            return rows
+        adapter, call, graph = prepared
+        wanted = call.result(graph, (out.flatten().view(-1, adapter.result_width),))
+        return fallback.copied_to(wanted, rows)
+
+    def _of_kind(self, found: object) -> CompiledLayer | None:
+        """The layer for a call that this one's program is not for."""
+        layer = self._kinds.layer(found, partial(self._around, self.module))
+        if layer is not None:
+            layer._last = self._last
+        return layer
+
+    def _compute(self, adapter: Adapter, call: Call, graph: HeteroGraph, options: _Options) -> Any:
+        variant, memory_limit, out = options
         inputs = {name: rows.float() for name, rows in call.inputs(graph).items()}
         device, overflow = graph.device, Overflow()
         dtypes = self._autocast.dtypes(adapter, call, device) if out is None else torch.float32
@@ -264,12 +275,12 @@ class CompiledLayer(ModuleWrapper):
             InputError: The memory limit is no integer.
             VariantError: The call is not supported and would run in the original module.
         """
-        _, _, graph = self._prepare_choice(args, kwargs)
-        policy = self._policy.limited(memory_limit)
-        choice = policy.choice(tuple(self._promoted.values()), graph)
-        if policy.dynamic and (known := self._of_size(graph, policy).id) != choice.id:
+        layer, _, _, graph = self._prepare_choice(args, kwargs)
+        policy = layer._policy.limited(memory_limit)
+        choice = policy.choice(tuple(layer._promoted.values()), graph)
+        if policy.dynamic and (known := layer._of_size(graph, policy).id) != choice.id:
             choice = replace(choice, id=known, reason="chosen for another graph of this size")
-        if self._runs.threads(self._promoted[choice.id], choice.seconds, graph) < choice.threads:
+        if layer._runs.threads(layer._promoted[choice.id], choice.seconds, graph) < choice.threads:
             choice = replace(choice, reason=f"{choice.reason}; with one thread for now: {HELD_UP}")
         return choice
 
@@ -300,59 +311,43 @@ class CompiledLayer(ModuleWrapper):
         """
         check_demands(memory_limit)
         args = args if kwargs else with_features(args)
-        adapter, call, graph = self._prepare_choice(args, kwargs)
-        policy = self._policy.limited(memory_limit)
+        layer, adapter, call, graph = self._prepare_choice(args, kwargs)
+        policy = layer._policy.limited(memory_limit)
         if policy.dynamic:
-            variants: tuple[Variant, ...] = (self._of_size(graph, policy),)
+            variants: tuple[Variant, ...] = (layer._of_size(graph, policy),)
         else:
-            calls = self.use_of(graph).calls(policy.memory_limit)
-            variants = calls.foreseen(tuple(self._promoted.values()), graph, policy)
-        compile_kernels(variants, self._runs.backend, progress)
+            calls = layer.use_of(graph).calls(policy.memory_limit)
+            variants = calls.foreseen(tuple(layer._promoted.values()), graph, policy)
+        compile_kernels(variants, layer._runs.backend, progress)
         for variant in variants:
-            weights = self._weights.weights(variant.plan, adapter, graph, call.edges)
-            self._runs.prepare(variant, graph, weights.tensors)
+            weights = layer._weights.weights(variant.plan, adapter, graph, call.edges)
+            layer._runs.prepare(variant, graph, weights.tensors)
         return tuple(variant.id for variant in variants)
 
     def _prepare_choice(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Adapter, Call, HeteroGraph]:
+    ) -> tuple[CompiledLayer, Adapter, Call, HeteroGraph]:
         prepared = self._prepare(args, kwargs)
-        if not isinstance(prepared, Unsupported):
-            graph = self._graphs.graph_of(prepared[1])
-            if (reason := prepared[0].graph_refusal(graph)) is None:
-                return *prepared, graph
-            prepared = Unsupported(reason)
-        raise VariantError(f"this call runs in the original module: {prepared.reason}")
+        if (layer := self._of_kind(prepared)) is not None:
+            return layer._prepare_choice(args, kwargs)
+        if isinstance(prepared, Unsupported):
+            raise VariantError(f"this call runs in the original module: {prepared.reason}")
+        return self, *prepared
 
     def _prepare_run(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Adapter, Call] | Unsupported:
-        reason = transform()
-        if reason is None and self._adapter is None:
+    ) -> SupportedCall | Unsupported:
+        if (reason := transform()) is not None:
+            return Unsupported(reason)
+        if self._adapter is None:
             initialize(self.module, (*args, *kwargs.values()))
-        prepared = self._prepare(args, kwargs) if reason is None else Unsupported(reason)
-        if isinstance(prepared, Unsupported):
-            return prepared
-        features, module = prepared[1].features, self.module
-        if differentiates(lambda: (*features, *module.parameters(), *module.buffers())):
-            return Unsupported("gradients are needed: call it under torch.no_grad() for inference")
-        return prepared
+        return self._prepare(args, kwargs, is_run=True)
 
     def _prepare(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Adapter, Call] | Unsupported:
-        adapter = self._adapted((args, kwargs))
-        if isinstance(adapter, Unsupported):
-            return adapter
-        if adapter.module is not self.module:
-            return Unsupported("its module was replaced: compile it anew")
-        if (reason := adapter.refusal()) is not None:
-            return Unsupported(reason)
-        call = read_call(adapter, args, kwargs)
-        if isinstance(call, Unsupported):
-            return call
-        refusals = (self._runs.backend.refusal(tensor.device) for tensor in call.features)
-        return next((Unsupported(reason) for reason in refusals if reason), (adapter, call))
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], is_run: bool = False
+    ) -> SupportedCall | Unsupported:
+        adapter, backend = self._adapted((args, kwargs)), self._runs.backend
+        return supported_call(self.module, adapter, backend, self._graphs, args, kwargs, is_run)
 
     def _variant(
         self, graph: HeteroGraph, variant: str | None, policy: Policy
