@@ -72,7 +72,7 @@ def adapt_call(
             module(*args, **kwargs)
     if (refusals := _REFUSALS.get(module)) is None:
         refusals = _REFUSALS[module] = _Refusals(module)
-    kind = arguments.key, _mode(module)
+    kind = arguments.key, _mode(module.modules())
     if (known := refusals.known(module, kind)) is not None:
         return known
     found = _traced_adapter(module, arguments)
@@ -111,8 +111,8 @@ def _inner(module: nn.Module) -> list[nn.Module]:
     return list(module.modules())[1:]
 
 
-def _mode(module: nn.Module) -> tuple[bool, ...]:
-    return tuple(part.training for part in module.modules())
+def _mode(parts: Iterable[nn.Module]) -> tuple[bool, ...]:
+    return tuple([part.training for part in parts])
 
 
 def _traced_adapter(module: nn.Module, arguments: CallArguments) -> Adapter | Unsupported:
@@ -159,8 +159,8 @@ class _Reader:
 
     def __init__(self, module: nn.Module, arguments: CallArguments, traced: Traced) -> None:
         self._module, self._key, self.traced = module, arguments.key, traced
-        self._state = PythonState(module)
-        self._modes: dict[tuple[bool, ...], str | None] = {_mode(module): None}
+        self._state, self._parts = PythonState(module), list(module.modules())
+        self._modes: dict[tuple[bool, ...], str | None] = {_mode(self._parts): None}
         self.adapter = Adapter(
             module,
             traced.program,
@@ -187,7 +187,7 @@ class _Reader:
         if arguments.key != self._key:
             known = "it is compiled for other kinds of calls: compile it anew for calls with "
             return Unsupported(known + _shown(arguments.key), kind=arguments.key)
-        mode = _mode(self._module)
+        mode = _mode(self._parts)
         if mode not in self._modes:
             self._modes[mode] = self._mode_refusal(arguments)
         if (reason := self._modes[mode]) is not None:
