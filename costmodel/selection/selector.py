@@ -258,9 +258,7 @@ class Selector:
         )
         return explanation(choice, table, estimates, bounds, effects)
 
-    def warm_up(
-        self, layer: nn.Module | None = None, precision: Precision = "float32"
-    ) -> Choice:
+    def warm_up(self, layer: nn.Module | None = None, precision: Precision = "float32") -> Choice:
         """Chooses for a graph of one edge, so that nothing has to be waited for afterwards.
 
         The first choice compiles what computes features and asks trees, and reads these; the first
