@@ -272,8 +272,8 @@ class Selector:
             VariantError: The module is not supported.
         """
         graph = HeteroGraph(np.array([0]), np.array([1]))
-        layer = OF_EVERY_FAMILY if layer is None else layer
-        return self.choose(layer, graph, 1, precision=precision)
+        of = OF_EVERY_FAMILY if layer is None else layer
+        return self.choose(of, graph, 1, precision=precision)
 
     # Estimating.
 
