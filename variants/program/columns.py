@@ -77,6 +77,8 @@ class _Columns:
                 return self._concat([with_operands(op, (p,)) for p in self._parts(x)], hint)
             case Map(fn="outer", args=(x, y)) if self._is_cut(y):
                 return self._concat([replace(op, args=(x, part)) for part in self._parts(y)], hint)
+            case Map(fn="outer"):
+                return self._emit(op, hint)
             case Reshape(x, shape) if self._is_cut(x) and shape[-1:] == self._types[x].shape[-1:]:
                 widths = [(part, self._types[part].shape[-1]) for part in self._parts(x)]
                 cut: list[Op] = [Reshape(part, (*shape[:-1], width)) for part, width in widths]
