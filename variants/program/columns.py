@@ -56,7 +56,7 @@ class _Columns(Builder):
                     Concat(tuple(p for part in parts for p in self._parts(part))), hint
                 )
             case Slice(x, start, stop) if not self.types[x].space.is_weight:
-                return self._slice(x, start, stop)
+                return self._rows(x, start, stop)
             case Take(x=x) | Softmax(x=x) | Reduce(x=x) if self._is_cut(x):
                 return self._concat([with_operands(op, (p,)) for p in self._parts(x)], hint)
             case Map(fn="outer", args=(x, y)) if self._is_cut(y):
@@ -120,8 +120,15 @@ class _Columns(Builder):
             ends.append((ends[-1] if ends else 0) + self.types[part].shape[-1])
         return ends
 
+    def _rows(self, name: str, start: int, stop: int) -> str:
+        """Some columns of a value, in its own space."""
+        found = self._slice(name, start, stop)
+        if self.types[found].space is self.types[name].space:
+            return found
+        return self.emit(Slice(name, start, stop), f"{name}_cut")
+
     def _slice(self, name: str, start: int, stop: int) -> str:
-        """Some columns of a value, from where they come from."""
+        """Some columns of a value, from where they come from; of a weight, if all are."""
         kind = self.types[name]
         if (start, stop) == (0, kind.shape[-1]):
             return name
@@ -132,7 +139,7 @@ class _Columns(Builder):
             case Slice(x, first, _):
                 return self._slice(x, first + start, first + stop)
             case Take(x=x) | Softmax(x=x) | Reduce(x=x):
-                return self.emit(with_operands(op, (self._slice(x, start, stop),)), f"{name}_cut")
+                return self.emit(with_operands(op, (self._rows(x, start, stop),)), f"{name}_cut")
             case Map("outer", (x, y)):
                 return self.emit(Map("outer", (x, self._slice(y, start, stop))), f"{name}_cut")
             case Map(args=args):
@@ -145,10 +152,10 @@ class _Columns(Builder):
             case Linear(x, w):
                 return self.emit(Linear(x, self._slice(w, start, stop)), f"{name}_cut")
             case Fold(x, axis, _) if axis < len(self.types[x].shape) - 1:
-                return self.emit(replace(op, x=self._slice(x, start, stop)), f"{name}_cut")
+                return self.emit(replace(op, x=self._rows(x, start, stop)), f"{name}_cut")
             case Reshape(x, shape) if self.types[x].shape[-1:] == shape[-1:]:
                 cut_shape = (*shape[:-1], stop - start)
-                return self.emit(Reshape(self._slice(x, start, stop), cut_shape), f"{name}_cut")
+                return self.emit(Reshape(self._rows(x, start, stop), cut_shape), f"{name}_cut")
         return self.emit(Slice(name, start, stop), f"{name}_cut")
 
     def _slice_parts(self, parts: tuple[str, ...], start: int, stop: int, hint: str) -> str:
