@@ -177,7 +177,7 @@ def test_layers_of_a_model_share_a_graph_and_its_indexes(kind, x, edges, graph, 
         each for each in built if each.num_edges >= graph.num_edges
     ]  # others are validation's
     assert len(shared) == 1
-    traced = _given(shared[0]).values()
+    traced = [*_given(shared[0]).values()]
     assert len(traced) == (2 if kind == "gcn" else 0)
     assert len({id(rows) for each in traced for rows in each.values()}) == len(traced) / 2
 
