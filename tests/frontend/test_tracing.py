@@ -9,7 +9,7 @@ import torch
 from tests.frontend.message_passing_cases import CASES, WIDTH, arguments_on, mlp, pyg
 from torch import nn
 
-from hetune.variants.frontend.tracing.arguments import read_arguments
+from hetune.variants.frontend.tracing.arguments import CallArguments, read_arguments
 from hetune.variants.frontend.tracing.layer import trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.validate import parameters_of, validated, weights_of
@@ -42,7 +42,7 @@ def check(module: nn.Module, given: tuple[str, ...]) -> None:
             for name, value in arguments_on(edge_index, num_nodes, given).items()
         }
         features = [name for name in ("x", "x_0", "pos") if name in arguments]
-        traced = trace(module, arguments, features, num_nodes, edge_index.shape[1])
+        traced = trace(module, CallArguments(arguments, tuple(features), "edge_index"))
         assert traced.key == confirmed.key
         graph = HeteroGraph(
             traced.src, traced.dst, torch.zeros_like(traced.src), num_nodes=num_nodes, num_etypes=1
@@ -94,7 +94,7 @@ class Own(pyg.MessagePassing):
 
     def update(self, inputs, h):
         both = torch.cat([inputs.flatten(1), h.reshape(-1, 6).abs() ** 1.5], dim=-1)
-        return self.up(torch.where(both > 0.1, both, -both))
+        return self.up(torch.where(both > 0.1, both, 2**-both))
 
 
 def test_programs_give_the_numbers_of_a_users_layer():
