@@ -3,7 +3,7 @@
     python benchmarks/revisions.py [OLD] [--new COMMIT] [--layers rgcn,rgat,hgt] \\
         [--graphs mag_0.1] [--widths 64] [--rounds 21]
 
-Each commit has a copy of its own and a process of its own, which runs twice when it is asked to:
+Each commit has a copy, a process and a cache of its own. A process runs twice when it is asked to:
 once to wake its threads, once for the clock.
 Both run the variant that the later one's selector chooses for very many runs (the other chooses
 its own where it has no such variant). Without --new it is the checkout as it stands.
@@ -67,18 +67,19 @@ class Revision:
 def running(source: Path) -> Iterator[Revision]:
     """A process with the hetune of a folder. The benchmarks' own modules are this checkout's."""
     path = os.pathsep.join((str(source / "src"), str(_HERE)))
-    process = subprocess.Popen(
-        (sys.executable, str(_HERE / "_revision.py")),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-    try:
-        yield Revision(process)
-    finally:
-        process.kill()
-        process.communicate()
+    with tempfile.TemporaryDirectory() as cache:  # commits may not know each other's manifests
+        process = subprocess.Popen(
+            (sys.executable, str(_HERE / "_revision.py")),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path, "HETUNE_CACHE": cache},
+        )
+        try:
+            yield Revision(process)
+        finally:
+            process.kill()
+            process.communicate()
 
 
 def resolved(revision: str) -> str:

@@ -258,7 +258,7 @@ class Selector:
         )
         return explanation(choice, table, estimates, bounds, effects)
 
-    def warm_up(self, layer: nn.Module | None = None) -> Choice:
+    def warm_up(self, layer: nn.Module | None = None, precision: Precision = "float32") -> Choice:
         """Chooses for a graph of one edge, so that nothing has to be waited for afterwards.
 
         The first choice compiles what computes features and asks trees, and reads these; the first
@@ -266,12 +266,14 @@ class Selector:
 
         Args:
             layer: As of `choose`; if None a layer whose launches are of every kernel family.
+            precision: As of `choose`.
 
         Raises:
             VariantError: The module is not supported.
         """
         graph = HeteroGraph(np.array([0]), np.array([1]))
-        return self.choose(OF_EVERY_FAMILY if layer is None else layer, graph, 1)
+        of = OF_EVERY_FAMILY if layer is None else layer
+        return self.choose(of, graph, 1, precision=precision)
 
     # Estimating.
 

@@ -143,8 +143,11 @@ class Connection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """A piece of a body."""
         self._has_told = True
-        if not self.cycle.body:  # bytes become the next event as they are, a bytearray is copied
+        received: Any = self.cycle.body
+        if not received:  # bytes become the next event as they are, a bytearray is copied
             self.cycle.body = b""  # type: ignore[assignment]
+        elif isinstance(received, bytes):  # it would be copied for each of many pieces to come
+            self.cycle.body = bytearray(received)
         super().on_body(body)
 
     # Who is slow.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 import torch
 from tests.frontend.message_passing_cases import WIDTH, pyg
@@ -19,19 +22,24 @@ class Halved(pyg.MessagePassing):
 
     def __init__(self):
         super().__init__()
-        self.rounds = True
+        self._rounds, self.counts, self.calls = True, False, 0
 
     def forward(self, x, edge_index):
-        return self.propagate(edge_index, x=x.round() if self.rounds else x / 2)
+        self.calls += self.counts
+        return self.propagate(edge_index, x=x.round() if self._rounds else x / 2)
+
+
+@pytest.fixture
+def traced(monkeypatch):
+    traces, validated = [], message_passing.validated
+    monkeypatch.setattr(
+        message_passing, "validated", lambda *args: traces.append(args) or validated(*args)
+    )
+    return traces
 
 
 @torch.no_grad()
-def test_a_refusal_is_remembered_until_an_option_changes(monkeypatch):
-    traced = []
-    validated = message_passing.validated
-    monkeypatch.setattr(
-        message_passing, "validated", lambda *args: traced.append(args) or validated(*args)
-    )
+def test_a_refusal_is_remembered_until_the_layer_changes(traced):
     layer = Halved()
     compiled = compile_layer(layer, backend="torch")
     for nodes, width, times in ((99, WIDTH, 1), (98, WIDTH, 1), (99, WIDTH + 1, 2)):
@@ -41,10 +49,26 @@ def test_a_refusal_is_remembered_until_an_option_changes(monkeypatch):
                 compiled(x, EDGES)
         assert torch.equal(compiled(x, EDGES.clone()), layer(x, EDGES))
         assert len(traced) == times
-    layer.rounds = False
+    layer._rounds = False
     torch.testing.assert_close(compiled(x, EDGES), layer(x, EDGES))
     assert len(traced) == 3
     assert compiled.variants
+
+
+@torch.no_grad()
+def test_a_layer_that_changes_with_each_call_is_traced_a_few_times(traced, recwarn):
+    layer = Halved()
+    layer.counts = True
+    compiled = compile_layer(layer, backend="torch")
+    x = torch.randn(99, WIDTH)
+    for _ in range(20):
+        assert torch.equal(compiled(x, EDGES), Halved()(x, EDGES))
+    assert len(traced) == 16
+    known = weakref.ref(layer)
+    traced.clear()
+    del layer, compiled
+    gc.collect()
+    assert known() is None
 
 
 @torch.no_grad()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +12,7 @@ from tests.frontend.message_passing_cases import WIDTH, arguments_on, pyg
 from torch import nn
 
 import hetune
+from hetune.variants.frontend import message_passing
 from hetune.variants.frontend.tracing.arguments import read_arguments
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
@@ -117,3 +120,21 @@ def test_constants_belong_to_their_call():
                 found = fast.train(is_training)(x, EDGES, weights[i])
                 torch.testing.assert_close(found, layer(x, EDGES, weights[i]))
     assert fast.status().reason is None
+
+
+def test_constants_belong_to_their_thread(monkeypatch):
+    known = message_passing._known
+    monkeypatch.setattr(message_passing, "_known", lambda *args: time.sleep(0.02) or known(*args))
+    layer, x = pyg.GraphConv(WIDTH, WIDTH), torch.randn(23, WIDTH)
+    fast, weights = hetune.compile(layer, backend="torch"), [torch.rand(90) for _ in range(4)]
+
+    @torch.no_grad()
+    def run(i):
+        return fast(x, edges, weights[i])
+
+    with ThreadPoolExecutor(4) as threads, torch.no_grad():
+        fast(x, EDGES, weights[0])
+        for _ in range(3):
+            edges = EDGES.clone()
+            for i, found in enumerate(threads.map(run, range(4))):
+                torch.testing.assert_close(found, layer(x, edges, weights[i]))

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 from starlette.requests import Request
+from starlette.responses import PlainTextResponse
 
 from hetune.service.server import connections
 from hetune.service.server.app import application
@@ -138,6 +139,25 @@ def test_many_requests_in_one_piece_are_answered_in_turn(served):
     long = POST + b"Content-Length: 200000\r\n\r\n" + b"[" * 200_000
     sent = short * 20 + (long + short) * 5 + SMUGGLED
     assert answers(served.address, sent) == [400] * 20 + [413, 400] * 5 + [200]
+
+
+@pytest.mark.parametrize(("pieces", "kind"), [(1, bytes), (1000, bytearray)])
+def test_a_body_in_crumbs_is_not_copied_for_each(pieces, kind):
+    """One piece is handed on as it is; what is added to bytes would copy them all again."""
+    found = []
+
+    async def look(request, send):
+        await asyncio.sleep(0.2)  # all of it has come by now
+        found.append(type(request.receive.__self__.body))
+        assert await request.body() == b" " * pieces
+        await PlainTextResponse("")(request.scope, request.receive, send)
+
+    crumbs = b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * pieces + b"0\r\n\r\n"
+    with serving(plain(look)) as url:
+        parsed = httpx.URL(url)
+        sent = POST + b"Connection: close\r\n" + crumbs
+        assert answers((parsed.host, parsed.port), sent) == [200]
+    assert found == [kind]
 
 
 @pytest.mark.parametrize("trailer", [b"Host: evil.example", b"a: b"])

@@ -28,6 +28,14 @@ def test_it_is_part_of_a_model_and_of_what_is_chosen_from(service, graph, x):
     assert torch.allclose(run("half", graph, x).out, exact, atol=1e-2 * float(exact.abs().max()))
 
 
+def test_narrow_layers_are_sampled_beside_each_other(service, graph):
+    service.models.add("half", 1, *describe(LAYERS, precision="bf16"))
+    service.regret.rate = 1.0
+    chosen = ("src+bf16/b256", "dst+bf16/b256")
+    service.regret.offer(service.models.get("half"), graph, chosen)
+    assert service.regret.take().variants[0] in chosen
+
+
 def test_compiled_layers_bring_theirs_and_others_have_none():
     compiled = hetune.compile(nn.RGCN(4, 4, 2), precision="bf16")
     assert describe([compiled])[0].precision == "bf16"

@@ -12,6 +12,7 @@ import httpx
 import pytest
 import torch
 
+import hetune
 from hetune.costmodel.registry.model_registry import ModelRegistry
 from hetune.costmodel.selection.champion import PACKAGE, ROOFLINE
 from hetune.costmodel.selection.selector import Selector
@@ -77,12 +78,14 @@ def test_kernels_are_compiled_before(tmp_path, graph, x, monkeypatch, caplog):
 
     caplog.set_level("INFO")
     service = opened(tmp_path / "data", "m", backend="cpp")
+    service.models.add("m", 2, *describe([hetune.nn.RGCN(4, 32, 2)], precision="bf16"))
     registry = Registry(tmp_path / "kernels")
     with override_default_registry(registry):
         service.warm_up.run()
         compiled = {entry.key for entry in registry.entries()}
         monkeypatch.setattr(Toolchain, "compile", start)
-        service.inference.run("m", graph, x, variants=["hybrid/b256"])
+        for variant in ("hybrid/b256", "hybrid+bf16/b256"):
+            service.inference.run("m", graph, x, variants=[variant])
         service.inference.run("m", graph, x, explain=True)
         service.inference.run("m", graph, x, nodes=torch.tensor([0, 5]), subset="reach")
     assert compiled
@@ -105,7 +108,7 @@ def test_over_http_the_probe_waits_and_no_request_fails(tmp_path, caplog):
 def test_variants_are_planned_before(tmp_path, monkeypatch):
     service = opened(tmp_path, "m")
     warmed = []
-    monkeypatch.setattr(Selector, "warm_up", lambda self, layer: warmed.append((self, layer)))
+    monkeypatch.setattr(Selector, "warm_up", lambda self, layer, _: warmed.append((self, layer)))
     service.warm_up.run()
     selector = service.follower.active.selector
     assert warmed == [(selector, module) for module in service.models.get("m").modules]

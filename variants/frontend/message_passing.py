@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import threading
+from collections.abc import Iterable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -16,7 +15,6 @@ from hetune.variants.frontend.adapter import (
     Adapter,
     Unsupported,
     is_wrapper,
-    plain_options,
     refusal,
 )
 from hetune.variants.frontend.call import Call
@@ -31,14 +29,15 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.program.limitation import limitation
 
-_GIVEN = GraphSlot[None, "dict[int, Traced | str]"]()
+_GIVEN = GraphSlot[None, "WeakKeyDictionary[_Reader, Mapping[str, Tensor] | str]"]()
 """What tracing on a graph gave, by reader: constants, or why the graph is left to the module."""
 _GRAPHS: WeakValueDictionary[tuple[int, int, int], HeteroGraph] = WeakValueDictionary()
 """Graphs that layers of a model may share, by the edge_index, the nodes and the edges."""
-_REFUSED: WeakKeyDictionary[nn.Module, dict[object, Unsupported]] = WeakKeyDictionary()
-"""Why calls run in a module itself, by its parts' options and the kind of call."""
+_SHARING = threading.Lock()
+"""Held while a layer looks for a graph to share and makes it its own."""
+_REFUSALS: WeakKeyDictionary[nn.Module, _Refusals] = WeakKeyDictionary()
 _MOST_REFUSED = 16
-"""Kinds of calls of one module that are remembered."""
+"""Traces of one module that fail before none is tried any more."""
 
 
 def is_message_passing(module: nn.Module) -> bool:
@@ -71,21 +70,49 @@ def adapt_call(
     if is_uninitialized(module):
         with torch.no_grad():
             module(*args, **kwargs)
-    refused, key = _REFUSED.setdefault(module, {}), (_options(module), arguments.key)
-    if (known := refused.get(key)) is not None:
+    if (refusals := _REFUSALS.get(module)) is None:
+        refusals = _REFUSALS[module] = _Refusals(module)
+    kind = arguments.key, _mode(module.modules())
+    if (known := refusals.known(module, kind)) is not None:
         return known
     found = _traced_adapter(module, arguments)
     if isinstance(found, Unsupported):
-        if len(refused) == _MOST_REFUSED:
-            refused.clear()
-        refused[key] = found
+        refusals.add(kind, found)
     return found
 
 
-def _options(module: nn.Module) -> tuple[object, ...]:
-    return tuple(
-        (id(part), part.training, *plain_options(part).items()) for part in module.modules()
-    )
+class _Refusals:
+    """Why calls of a module run in the module itself, by their kind, until the module changes.
+
+    A forward that writes to its attributes changes it in every call: so the traces are few.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._state, self._parts = PythonState(module), _inner(module)
+        self._by_kind: dict[object, Unsupported] = {}
+        self._left = _MOST_REFUSED
+
+    def known(self, module: nn.Module, kind: object) -> Unsupported | None:
+        """Why a call of this kind would be refused again."""
+        if not self._left:
+            return Unsupported(f"it was no program {_MOST_REFUSED} times")
+        if self._parts != _inner(module) or self._state.change() is not None:
+            self._state, self._parts = PythonState(module), _inner(module)
+            self._by_kind.clear()
+        return self._by_kind.get(kind)
+
+    def add(self, kind: object, refusal: Unsupported) -> None:
+        """Remembers why a trace failed."""
+        self._by_kind[kind] = refusal
+        self._left -= 1
+
+
+def _inner(module: nn.Module) -> list[nn.Module]:
+    return list(module.modules())[1:]
+
+
+def _mode(parts: Iterable[nn.Module]) -> tuple[bool, ...]:
+    return tuple([part.training for part in parts])
 
 
 def _traced_adapter(module: nn.Module, arguments: CallArguments) -> Adapter | Unsupported:
@@ -122,22 +149,18 @@ def _state_refusal(module: Any) -> str | None:
     return None
 
 
-_NUMBERS = itertools.count()
-
-
 class _Reader:
     """Reads calls of a traced layer.
 
     Attributes:
         traced: What it computes.
         adapter: What it is to the rest of hetune.
-        number: No other reader has it.
     """
 
     def __init__(self, module: nn.Module, arguments: CallArguments, traced: Traced) -> None:
         self._module, self._key, self.traced = module, arguments.key, traced
-        self.number, self._state = next(_NUMBERS), PythonState(module)
-        self._modes: dict[tuple[bool, ...], str | None] = {self._mode(): None}
+        self._state, self._parts = PythonState(module), list(module.modules())
+        self._modes: dict[tuple[bool, ...], str | None] = {_mode(self._parts): None}
         self.adapter = Adapter(
             module,
             traced.program,
@@ -147,9 +170,6 @@ class _Reader:
             read=self._read,
             result_shape=traced.result_shape,
         )
-
-    def _mode(self) -> tuple[bool, ...]:
-        return tuple(part.training for part in self._module.modules())
 
     def _weights(self) -> dict[str, Tensor]:
         exact = {
@@ -167,7 +187,7 @@ class _Reader:
         if arguments.key != self._key:
             known = "it is compiled for other kinds of calls: compile it anew for calls with "
             return Unsupported(known + _shown(arguments.key), kind=arguments.key)
-        mode = self._mode()
+        mode = _mode(self._parts)
         if mode not in self._modes:
             self._modes[mode] = self._mode_refusal(arguments)
         if (reason := self._modes[mode]) is not None:
@@ -185,7 +205,7 @@ class _Reader:
         return None
 
     def _graph_refusal(self, module: object, graph: HeteroGraph) -> str | None:
-        found = graph.state.of(_GIVEN, None, dict).get(self.number, "it is no graph of the layer's")
+        found = _given(graph).get(self, "it is no graph of the layer's")
         return found if isinstance(found, str) else None
 
 
@@ -223,7 +243,7 @@ class _TracedCall(Call):
     @property
     def others(self) -> tuple[object, ...]:
         """The number of nodes, and whose constants are kept with the graph, in what mode."""
-        return self._arguments.num_nodes, self._reader.number, self._mode
+        return self._arguments.num_nodes, self._reader, self._mode
 
     def graph(self) -> HeteroGraph:
         """The edges that messages go along, after the layer has added or removed some."""
@@ -231,7 +251,7 @@ class _TracedCall(Call):
         edge_index = arguments.values[arguments.edges]
         try:
             given = self._traced()
-            graph = _graph_of(edge_index, given, arguments.num_nodes, self._reader.number)
+            return _graph_of(edge_index, given, arguments.num_nodes, self._reader)
         except GraphError:
             etype = torch.zeros_like(edge_index[0])
             check_edge_tensors(edge_index, etype, arguments.num_nodes, 1)
@@ -241,13 +261,8 @@ class _TracedCall(Call):
             graph = HeteroGraph(
                 nothing, nothing, nothing, num_nodes=arguments.num_nodes, num_etypes=1
             )
-            graph.state.of(_GIVEN, None, dict)[self._reader.number] = str(error)
+            _given(graph)[self._reader] = str(error)
             return graph
-        known = graph.state.of(_GIVEN, None, dict)
-        others = [other.constants for other in known.values() if isinstance(other, Traced)]
-        constants = {name: _known(name, rows, others) for name, rows in given.constants.items()}
-        known[self._reader.number] = replace(given, constants=constants)
-        return graph
 
     def _traced(self) -> Traced:
         a = self._arguments
@@ -260,12 +275,11 @@ class _TracedCall(Call):
 
     def inputs(self, graph: HeteroGraph) -> dict[str, Tensor]:
         """Features by name, and constants."""
-        given = graph.state.of(_GIVEN, None, dict)[self._reader.number]
-        assert isinstance(given, Traced)
-        features = {name: self._arguments.values[name] for name in self._arguments.features}
-        names = {param.name for param in given.program.params}
-        found = {name: rows for name, rows in features.items() if name in names}
-        return {**found, **given.constants}
+        constants = _given(graph)[self._reader]
+        assert not isinstance(constants, str)
+        names = {param.name for param in self._reader.adapter.inputs}
+        features = (name for name in self._arguments.features if name in names)
+        return {**{name: self._arguments.values[name] for name in features}, **constants}
 
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Any:
         """Rows as the layer gives them."""
@@ -273,26 +287,34 @@ class _TracedCall(Call):
         return out.reshape(graph.num_nodes, *self._reader.traced.result_shape)
 
 
-def _graph_of(edge_index: Tensor, given: Traced, num_nodes: int, reader: int) -> HeteroGraph:
+def _given(graph: HeteroGraph) -> WeakKeyDictionary[_Reader, Mapping[str, Tensor] | str]:
+    return graph.state.of(_GIVEN, None, WeakKeyDictionary)
+
+
+def _graph_of(edge_index: Tensor, given: Traced, num_nodes: int, reader: _Reader) -> HeteroGraph:
     """The graph of what a layer makes of an edge_index, with the indexes that others made.
 
     One with this reader's constants is another call's, whose constants may be others.
     """
     src, dst = given.src, given.dst
     key = id(edge_index), num_nodes, len(src)
-    known = _GRAPHS.get(key)
-    if (
-        known is None
-        or reader in known.state.of(_GIVEN, None, dict)
-        or not (_is_equal(known.src, src) and _is_equal(known.dst, dst))
-    ):
-        etype = torch.zeros_like(src)
-        known = HeteroGraph(src, dst, etype, num_nodes=num_nodes, num_etypes=1)
-        _GRAPHS[key] = known
-    return known
+    with _SHARING:
+        graph = _GRAPHS.get(key)
+        if (
+            graph is None
+            or reader in _given(graph)
+            or not (_is_equal(graph.src, src) and _is_equal(graph.dst, dst))
+        ):
+            etype = torch.zeros_like(src)
+            graph = HeteroGraph(src, dst, etype, num_nodes=num_nodes, num_etypes=1)
+            _GRAPHS[key] = graph
+        others = [known for known in _given(graph).values() if not isinstance(known, str)]
+        constants = {name: _known(name, rows, others) for name, rows in given.constants.items()}
+        _given(graph)[reader] = constants
+    return graph
 
 
-def _known(name: str, rows: Tensor, others: Sequence[Mapping[str, Tensor]]) -> Tensor:
+def _known(name: str, rows: Tensor, others: Iterable[Mapping[str, Tensor]]) -> Tensor:
     """A constant as another layer has it, if it is equal: kernels then read it once.
 
     Else a copy of an inference tensor, whose graph is for all tensors of equal content: it may be

@@ -11,7 +11,8 @@ from hetune.variants.passes.product import (
     multiply,
     multiply_chain,
 )
-from hetune.variants.passes.rewrite import Builder, rewrite
+from hetune.variants.passes.rewrite import rewrite
+from hetune.variants.program.builder import Builder
 from hetune.variants.program.nodes import (
     ALL_EDGES,
     Count,

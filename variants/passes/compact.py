@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hetune.variants.passes.rewrite import Builder, rewrite
+from hetune.variants.passes.rewrite import rewrite
+from hetune.variants.program.builder import Builder
 from hetune.variants.program.nodes import (
     ALL_EDGES,
     Dot,

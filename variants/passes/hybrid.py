@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hetune.variants.passes.product import messages_of
-from hetune.variants.passes.rewrite import Builder, rewrite
+from hetune.variants.passes.rewrite import rewrite
 from hetune.variants.passes.transform_side import score_of
+from hetune.variants.program.builder import Builder
 from hetune.variants.program.nodes import (
     ALL_EDGES,
     Count,

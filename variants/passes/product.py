@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hetune.variants.passes.rewrite import Builder
+from hetune.variants.program.builder import Builder
 from hetune.variants.program.nodes import End, Linear, Map, Op, Space, Take, Type
 
 

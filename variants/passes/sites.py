@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, KeysView, Mapping
 from dataclasses import dataclass
 
 from hetune.variants.passes.pipeline import Pass, run_passes
-from hetune.variants.passes.rewrite import Builder
+from hetune.variants.program.builder import Builder
 from hetune.variants.program.nodes import (
     Let,
     Linear,

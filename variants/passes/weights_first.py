@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hetune.variants.passes.rewrite import Builder, to_fixpoint
+from hetune.variants.passes.rewrite import to_fixpoint
+from hetune.variants.program.builder import Builder
 from hetune.variants.program.nodes import Dot, Einsum, Linear, Map, Op, Program
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 
-from hetune.variants.program.infer import infer
+from hetune.variants.program.builder import Builder
 from hetune.variants.program.nodes import (
     Concat,
     Dot,
     Einsum,
     Fold,
-    Let,
     Linear,
     Map,
     Op,
@@ -38,47 +37,34 @@ def by_columns(program: Program) -> Program:
     """The same program, in which `Concat` and `Slice` of rows are left where they must be."""
     if not any(isinstance(let.op, Concat | Slice) for let in program.lets):
         return program
-    columns = _Columns(program)
+    columns = _Columns(program.params, program.groups)
     renamed = {param.name: param.name for param in program.params}
     for let in program.lets:
         op = with_operands(let.op, tuple(renamed[name] for name in operands(let.op)))
         renamed[let.name] = columns.rewritten(op, let.name)
-    return columns.finished(tuple(renamed[name] for name in program.results))
+    return columns.finish(program, tuple(renamed[name] for name in program.results))
 
 
-class _Columns:
-    """The values so far, equal ones once."""
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-        self._types = {param.name: param.type for param in program.params}
-        self._ops: dict[str, Op] = {}
-        self._names: dict[Op, str] = {}
-
-    def finished(self, results: tuple[str, ...]) -> Program:
-        """The program of what the results need."""
-        live = set(results)
-        for name in reversed(self._ops):
-            if name in live:
-                live.update(operands(self._ops[name]))
-        lets = tuple(Let(n, self._types[n], op) for n, op in self._ops.items() if n in live)
-        return replace(self._program, lets=lets, results=results)
+class _Columns(Builder):
+    """The values so far."""
 
     def rewritten(self, op: Op, hint: str) -> str:
         """The name of the value of an operator, whose operands are rewritten already."""
         match op:
             case Concat(parts):
-                return self._emit(
+                return self.emit(
                     Concat(tuple(p for part in parts for p in self._parts(part))), hint
                 )
-            case Slice(x, start, stop) if not self._types[x].space.is_weight:
-                return self._slice(x, start, stop)
+            case Slice(x, start, stop) if not self.types[x].space.is_weight:
+                return self._rows(x, start, stop)
             case Take(x=x) | Softmax(x=x) | Reduce(x=x) if self._is_cut(x):
                 return self._concat([with_operands(op, (p,)) for p in self._parts(x)], hint)
             case Map(fn="outer", args=(x, y)) if self._is_cut(y):
                 return self._concat([replace(op, args=(x, part)) for part in self._parts(y)], hint)
-            case Reshape(x, shape) if self._is_cut(x) and shape[-1:] == self._types[x].shape[-1:]:
-                widths = [(part, self._types[part].shape[-1]) for part in self._parts(x)]
+            case Map(fn="outer"):
+                return self.emit(op, hint)
+            case Reshape(x, shape) if self._is_cut(x) and shape[-1:] == self.types[x].shape[-1:]:
+                widths = [(part, self.types[part].shape[-1]) for part in self._parts(x)]
                 cut: list[Op] = [Reshape(part, (*shape[:-1], width)) for part, width in widths]
                 return self._concat(cut, hint)
             case Map() | Dot():
@@ -86,53 +72,39 @@ class _Columns:
             case Linear(x, w) if self._is_cut(x):
                 return self._products(x, w, hint)
             case Fold(x, axis, fn) if self._is_cut(x):
-                if axis < len(self._types[x].shape) - 1:
+                if axis < len(self.types[x].shape) - 1:
                     return self._concat([replace(op, x=part) for part in self._parts(x)], hint)
                 return self._folded(x, axis, fn, hint)
-        return self._emit(op, hint)
-
-    def _emit(self, op: Op, hint: str) -> str:
-        if op in self._names:
-            return self._names[op]
-        name, count = hint, 1
-        while name in self._types:
-            count += 1
-            name = f"{hint}_{count}"
-        self._types[name] = infer(op, self._types)
-        self._names[op] = name
-        self._ops[name] = op
-        return name
+        return self.emit(op, hint)
 
     def _parts(self, name: str) -> tuple[str, ...]:
         """What a value has side by side; itself if that is one."""
-        op = self._ops.get(name)
-        is_rows = not self._types[name].space.is_weight
+        op = self.ops.get(name)
+        is_rows = not self.types[name].space.is_weight
         return op.parts if isinstance(op, Concat) and is_rows else (name,)
 
     def _is_cut(self, name: str) -> bool:
         """Whether a value is rows side by side, all of which can move alike."""
         parts = self._parts(name)
-        return len(parts) > 1 and all(
-            self._types[p].space is self._types[name].space for p in parts
-        )
+        return len(parts) > 1 and all(self.types[p].space is self.types[name].space for p in parts)
 
     def _concat(self, ops: list[Op], hint: str) -> str:
         parts = tuple(self.rewritten(op, f"{hint}_part") for op in ops)
-        return self._emit(Concat(parts), hint)
+        return self.emit(Concat(parts), hint)
 
     def _sum(self, names: list[str], fn: str, hint: str) -> str:
-        return functools.reduce(lambda x, y: self._emit(Map(fn, (x, y)), hint), names)
+        return functools.reduce(lambda x, y: self.emit(Map(fn, (x, y)), hint), names)
 
     # --- intervals of the last axis -------------------------------------------------------
 
     def _by_intervals(self, op: Map | Dot, hint: str) -> str:
         """An elementwise function or an inner product, for each interval of its operands' parts."""
         names = operands(op)
-        rank = max(len(self._types[name].shape) for name in names)
+        rank = max(len(self.types[name].shape) for name in names)
         # Inner products share the last axis; functions have one that only the longest rows have.
-        whole = [n for n in names if isinstance(op, Dot) or len(self._types[n].shape) == rank]
+        whole = [n for n in names if isinstance(op, Dot) or len(self.types[n].shape) == rank]
         if not any(len(self._parts(name)) > 1 for name in whole) or not rank:
-            return self._emit(op, hint)
+            return self.emit(op, hint)
         ends = sorted({end for name in whole for end in self._ends(name)})
         made: list[str] = []
         for start, stop in zip((0, *ends), ends, strict=False):
@@ -140,68 +112,75 @@ class _Columns:
             made.append(self.rewritten(with_operands(op, tuple(cut)), f"{hint}_part"))
         if isinstance(op, Dot):
             return self._sum(made, "add", hint)
-        return self._emit(Concat(tuple(made)), hint)
+        return self.emit(Concat(tuple(made)), hint)
 
     def _ends(self, name: str) -> list[int]:
         ends: list[int] = []
         for part in self._parts(name):
-            ends.append((ends[-1] if ends else 0) + self._types[part].shape[-1])
+            ends.append((ends[-1] if ends else 0) + self.types[part].shape[-1])
         return ends
 
+    def _rows(self, name: str, start: int, stop: int) -> str:
+        """Some columns of a value, in its own space."""
+        found = self._slice(name, start, stop)
+        if self.types[found].space is self.types[name].space:
+            return found
+        return self.emit(Slice(name, start, stop), f"{name}_cut")
+
     def _slice(self, name: str, start: int, stop: int) -> str:
-        """Some columns of a value, from where they come from."""
-        kind = self._types[name]
+        """Some columns of a value, from where they come from; of a weight, if all are."""
+        kind = self.types[name]
         if (start, stop) == (0, kind.shape[-1]):
             return name
-        op = None if kind.space.is_weight else self._ops.get(name)
+        op = None if kind.space.is_weight else self.ops.get(name)
         match op:
             case Concat(parts):
                 return self._slice_parts(parts, start, stop, name)
             case Slice(x, first, _):
                 return self._slice(x, first + start, first + stop)
             case Take(x=x) | Softmax(x=x) | Reduce(x=x):
-                return self._emit(with_operands(op, (self._slice(x, start, stop),)), f"{name}_cut")
+                return self.emit(with_operands(op, (self._rows(x, start, stop),)), f"{name}_cut")
             case Map("outer", (x, y)):
-                return self._emit(Map("outer", (x, self._slice(y, start, stop))), f"{name}_cut")
+                return self.emit(Map("outer", (x, self._slice(y, start, stop))), f"{name}_cut")
             case Map(args=args):
                 rank = len(kind.shape)
                 cut = (
-                    self._slice(arg, start, stop) if len(self._types[arg].shape) == rank else arg
+                    self._slice(arg, start, stop) if len(self.types[arg].shape) == rank else arg
                     for arg in args
                 )
-                return self._emit(replace(op, args=tuple(cut)), f"{name}_cut")
+                return self.emit(replace(op, args=tuple(cut)), f"{name}_cut")
             case Linear(x, w):
-                return self._emit(Linear(x, self._slice(w, start, stop)), f"{name}_cut")
-            case Fold(x, axis, _) if axis < len(self._types[x].shape) - 1:
-                return self._emit(replace(op, x=self._slice(x, start, stop)), f"{name}_cut")
-            case Reshape(x, shape) if self._types[x].shape[-1:] == shape[-1:]:
+                return self.emit(Linear(x, self._slice(w, start, stop)), f"{name}_cut")
+            case Fold(x, axis, _) if axis < len(self.types[x].shape) - 1:
+                return self.emit(replace(op, x=self._rows(x, start, stop)), f"{name}_cut")
+            case Reshape(x, shape) if self.types[x].shape[-1:] == shape[-1:]:
                 cut_shape = (*shape[:-1], stop - start)
-                return self._emit(Reshape(self._slice(x, start, stop), cut_shape), f"{name}_cut")
-        return self._emit(Slice(name, start, stop), f"{name}_cut")
+                return self.emit(Reshape(self._rows(x, start, stop), cut_shape), f"{name}_cut")
+        return self.emit(Slice(name, start, stop), f"{name}_cut")
 
     def _slice_parts(self, parts: tuple[str, ...], start: int, stop: int, hint: str) -> str:
         cut: list[str] = []
         first = 0
         for part in parts:
-            last = first + self._types[part].shape[-1]
+            last = first + self.types[part].shape[-1]
             if max(start, first) < min(stop, last):
                 cut.append(self._slice(part, max(start, first) - first, min(stop, last) - first))
             first = last
-        return cut[0] if len(cut) == 1 else self._emit(Concat(tuple(cut)), f"{hint}_cut")
+        return cut[0] if len(cut) == 1 else self.emit(Concat(tuple(cut)), f"{hint}_cut")
 
     # --- sums over the last axis ----------------------------------------------------------
 
     def _products(self, x: str, w: str, hint: str) -> str:
-        shape, kind = self._types[x].shape, self._types[w]
+        shape, kind = self.types[x].shape, self.types[w]
         axes = _AXES[: len(kind.shape)]
         place = len(shape) - 1  # of the axis that is summed over
         turned = axes[:place] + axes[place + 1 :] + axes[place]
-        weight = self._emit(Einsum(f"{axes}->{turned}", (w,)), f"{w}_turned")
+        weight = self.emit(Einsum(f"{axes}->{turned}", (w,)), f"{w}_turned")
         made: list[str] = []
         start = 0
         for part, stop in zip(self._parts(x), self._ends(x), strict=True):
-            cut = self._emit(Slice(weight, start, stop), f"{w}_cut")
-            own = self._emit(Einsum(f"{turned}->{axes}", (cut,)), f"{w}_part")
+            cut = self.emit(Slice(weight, start, stop), f"{w}_cut")
+            own = self.emit(Einsum(f"{turned}->{axes}", (cut,)), f"{w}_part")
             made.append(self.rewritten(Linear(part, own), f"{hint}_part"))
             start = stop
         return self._sum(made, "add", hint)
@@ -212,4 +191,4 @@ class _Columns:
         total = self._sum(folds, _COMBINED[each], hint)
         if fn != "mean":
             return total
-        return self._emit(Map("scale", (total,), 1 / self._types[x].shape[-1]), hint)
+        return self.emit(Map("scale", (total,), 1 / self.types[x].shape[-1]), hint)

@@ -48,11 +48,9 @@ def verify(program: Program) -> None:
         types[let.name] = let.type
     if not program.results:
         raise ProgramError("the program returns nothing: return a value or param")
-    for i, result in enumerate(program.results):
+    for result in program.results:
         if result not in types:
             raise ProgramError(f"the result {result!r} is not defined: return a value or param")
-        if result in program.results[:i]:
-            raise ProgramError(f"the result {result!r} is returned twice: return it once")
 
 
 def _check_name(name: str, what: str) -> None:

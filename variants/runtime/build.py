@@ -12,6 +12,7 @@ from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import InputError
 from hetune.variants.graph import index_native
 from hetune.variants.kernel.device import Device
+from hetune.variants.kernel.precision import Precision
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.program.nodes import Program
 from hetune.variants.registry import BuildReport, Registry, default_registry
@@ -40,6 +41,7 @@ def build(
     progress: Callable[[int, int, str], None] | None = None,
     device: str = "cpu",
     precision: str = "ieee",
+    tables: Precision = "float32",
     keep: Callable[[Variant], bool] = lambda variant: True,
 ) -> LayersBuild:
     """Compiles what the registry does not have yet of all the programs' promoted variants.
@@ -55,6 +57,7 @@ def build(
             kernel's name.
         device: ``"cpu"``, or a GPU by its compute capability: ``"cuda:sm_90"``.
         precision: Of products on a GPU: ``"ieee"``, ``"tf32x3"``, ``"tf32"`` or ``"bf16"``.
+        tables: What a CPU's variants may store tables in: the `precision` of `hetune.compile`.
         keep: Which variants.
 
     Raises:
@@ -66,7 +69,7 @@ def build(
     variants = [
         variant
         for program in dict.fromkeys(programs)
-        for variant in variants_of(program, target)
+        for variant in variants_of(program, target, tables)
         if keep(variant)
     ]
     if device != "cpu":

@@ -176,10 +176,10 @@ def scored(g: Graph, x: Value, r: Value) -> Value:
 
 @layer_program
 def updated_edges(g: Graph, x: Value, f: Value, w: Value, u: Value, v: Value) -> tuple[Value, ...]:
-    """New rows of edges from both ends' and their own, their sum, and rows as they were given."""
+    """New rows of edges from both ends' and their own, their mean, rows as given, some twice."""
     rows = relu(g.src(x) @ w + g.dst(x) @ u + f @ v)
     flat = rows.reshape(rows.type.width)
-    return rows, g.mean(flat), f, flat
+    return rows, g.mean(flat), f, flat, g.mean(flat), f, rows
 
 
 RESULTS: MappingProxyType[str, Program] = MappingProxyType(

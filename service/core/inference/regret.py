@@ -125,9 +125,10 @@ class RegretSamples:
         feature_bytes = graph.num_nodes * width * _FLOAT_BYTES
         limit = self._limits.run_bytes - feature_bytes
         selector, placed = self._follower.active.selector, self._engine.graph(graph)
-        threads = threads_for(selector, module, placed)
+        precision = model.description.precision
+        threads = threads_for(selector, module, placed, precision)
         with using_threads(threads):
-            everything = selector.choose(module, placed).candidates
+            everything = selector.choose(module, placed, precision=precision).candidates
         candidates = [
             candidate
             for candidate in everything

@@ -179,7 +179,7 @@ class VariantSelection:
     ) -> T:
         """What `Selector.choose` or `Selector.explain` says of a layer on a graph."""
         graph = self._engine.graph(graph)  # its indexes are there, and runs need them, too
-        with using_threads(threads_for(selector, module, graph)):
+        with using_threads(threads_for(selector, module, graph, precision)):
             return ask(
                 module,
                 graph,
@@ -190,12 +190,14 @@ class VariantSelection:
             )
 
 
-def threads_for(selector: Selector, module: RelationalLayer, graph: HeteroGraph) -> int:
+def threads_for(
+    selector: Selector, module: RelationalLayer, graph: HeteroGraph, precision: Precision
+) -> int:
     """How many threads are to run a layer: one, if that should take it next to no time."""
     if selector.device != "cpu":
         return kernel_threads()
     with using_threads(1):
-        alone = selector.choose(module, graph).seconds
+        alone = selector.choose(module, graph, precision=precision).seconds
     return 1 if alone < ALONE_SECONDS else kernel_threads()
 
 

@@ -127,9 +127,10 @@ class WarmUp:
 
     def _load(self, name: str) -> None:
         model = self._models.get(name)
+        precision = model.description.precision
         if self._builds_for is not None:
             programs = (module.program() for module in model.modules)
-            report = build(programs, device=self._builds_for).report
+            report = build(programs, device=self._builds_for, tables=precision).report
             for kernel, reason in report.failed.items():
                 raise NotReadyError(f"its kernel {kernel} does not compile: {reason}")
             _log.info(
@@ -140,4 +141,4 @@ class WarmUp:
                 report.reused,
             )
         for module in model.modules:
-            self._follower.active.selector.warm_up(module)
+            self._follower.active.selector.warm_up(module, precision)

@@ -111,12 +111,15 @@ def read_arguments(
         InputError: It takes no such arguments.
         NotTraceable: No program takes such arguments.
     """
-    signature = _signature(type(module).forward)
-    try:
-        bound = signature.bind(module, *args, **kwargs).arguments
-    except TypeError as error:
-        raise InputError(f"{type(module).__name__}: {error}") from None
-    bound.pop(next(iter(signature.parameters)))
+    signature, names, least = _signature(type(module).forward)
+    if not kwargs and least <= len(args) <= len(names):  # most calls: no binding
+        bound = dict(zip(names, args, strict=False))
+    else:
+        try:
+            bound = signature.bind(module, *args, **kwargs).arguments
+        except TypeError as error:
+            raise InputError(f"{type(module).__name__}: {error}") from None
+        bound.pop(next(iter(signature.parameters)))
     values = {name: _plain(value) for name, value in bound.items() if value is not None}
     for name, value in values.items():
         if isinstance(value, Tensor):
@@ -145,8 +148,19 @@ def _features(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 @cache
-def _signature(forward: Callable[..., Any]) -> inspect.Signature:
-    return inspect.signature(forward)
+def _signature(forward: Callable[..., Any]) -> tuple[inspect.Signature, tuple[str, ...], int]:
+    """Also what may be given without names, and how many are needed if none has a name."""
+    signature = inspect.signature(forward)
+    _, *declared = signature.parameters.values()
+    names = tuple(
+        p.name for p in declared if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    )
+    needed = [
+        i
+        for i, p in enumerate(declared, start=1)
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    return signature, names, max(needed, default=0)
 
 
 def _plain(value: object) -> object:

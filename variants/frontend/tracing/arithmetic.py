@@ -136,14 +136,21 @@ def _rdiv(at: Interpreter, shape: Shape, x: Operand, y: Operand) -> RowValue:
     return _div(at, shape, y, x)
 
 
-@handles("pow", "__pow__", "__rpow__", "float_power")
+@handles("__rpow__")
+def _rpow(at: Interpreter, shape: Shape, x: Operand, y: Operand) -> RowValue:
+    return _pow(at, shape, y, x)
+
+
+@handles("pow", "__pow__", "float_power")
 def _pow(at: Interpreter, shape: Shape, x: Operand, y: Operand) -> RowValue:
     exponent = number(y)
     if exponent is None:
-        if number(x) is not None:
-            raise NotTraceable("a number to the power of a tensor: write exp(x * log(number))")
-        assert isinstance(x, Tensor)
         assert isinstance(y, Tensor)
+        if (base := number(x)) is not None:
+            if base <= 0:
+                raise NotTraceable(f"powers of {base}: those of positive numbers compile")
+            return then(at, scaled(at, y, math.log(base)), shape, "exp")
+        assert isinstance(x, Tensor)
         return binary(at, shape, "pow", x, y)
     assert isinstance(x, Tensor)
     named = {1.0: None, 2.0: "square", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}

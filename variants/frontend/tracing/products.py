@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from hetune.variants.frontend.tracing.absorb import linear
 from hetune.variants.frontend.tracing.alignment import Shape, is_rows, row_shape, rows_of, squeezed
 from hetune.variants.frontend.tracing.expressions import Expression, called, fixed
 from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
@@ -78,11 +77,8 @@ def _matmul(at: Interpreter, shape: Shape, x: Tensor, w: Tensor) -> RowValue:
     flat = (count, inner, outer) if heads else (inner, outer)
     weight = called(torch.Tensor.reshape, (weight, flat), {})
     given = at.recorder.emit(Reshape(found.name, flat[:-1]), "reshape")
-    if heads:
-        name = at.recorder.weight(weight, flat)
-        product = at.recorder.emit(Linear(given, name), f"by_{name}")
-    else:
-        product = linear(at.recorder, given, weight, (inner, outer))
+    name = at.recorder.weight(weight, flat)
+    product = at.recorder.emit(Linear(given, name), f"by_{name}")
     result = at.recorder.emit(Reshape(product, row_shape(shape, found.axis)), "reshape")
     return RowValue(result, found.axis)
 

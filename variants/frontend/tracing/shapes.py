@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hetune.variants.frontend.tracing.absorb import sliced
 from hetune.variants.frontend.tracing.alignment import (
     Shape,
     is_rows,
@@ -161,11 +160,7 @@ def _sliced(
     lead = squeezed(size for i, size in enumerate(shape[:dim]) if i != found.axis)
     step = math.prod(size for i, size in enumerate(shape) if i > dim and i != found.axis)
     flat = at.recorder.emit(Reshape(found.name, (*lead, shape[dim] * step)), "reshape")
-    first, last = start * step, (start + extent) * step
-    if lead:
-        part = at.recorder.emit(Slice(flat, first, last), "slice")
-    else:
-        part = sliced(at.recorder, flat, first, last)
+    part = at.recorder.emit(Slice(flat, start * step, (start + extent) * step), "slice")
     name = at.recorder.emit(Reshape(part, row_shape(after, found.axis)), "reshape")
     return RowValue(name, found.axis), after
 
