@@ -159,8 +159,8 @@ def put_model(
             for, in their order: a `Vocabulary`, its file, a dictionary or a graph; by default
             those that a compiled layer has. Graphs with other names are refused then, those with
             the same in another order met in theirs.
-        precision: "bf16" lets layers store tables that edges read as bfloat16; by default what a
-            compiled layer may.
+        precision: "bf16" lets layers store tables that edges read as bfloat16; by default what
+            all compiled layers may.
 
     Raises:
         ConflictError: The version is there and differs.

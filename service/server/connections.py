@@ -18,7 +18,7 @@ AT_ONCE_BYTES = 1 << 12
 MOST_WAITING = 64
 """Requests that wait for the answer to one before them."""
 READ_BYTES = 1 << 20
-"""The most that is received at a time."""
+"""The most of a body that is received at a time."""
 _TOLD = "connection_made", "connection_lost", "eof_received", "pause_writing", "resume_writing"
 
 
@@ -38,8 +38,8 @@ class BufferedConnection(asyncio.BufferedProtocol):
             setattr(self, name, getattr(self._connection, name))
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where to put what comes."""
-        return self._buffer
+        """Where to put what comes: of a head, which is refused once it is too large, less."""
+        return self._buffer if self._connection.is_in_body else self._buffer[:HEAD_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
         """So many bytes have come."""
@@ -75,7 +75,7 @@ class Connection(HttpToolsProtocol):
         self._has_told = False
         super().data_received(data)  # type: ignore[arg-type]  # the parser takes both
         self._unheard = 0 if self._has_told else self._unheard + len(data)
-        if self._unheard > HEAD_BYTES and not self.transport.is_closing():
+        if self._unheard >= HEAD_BYTES and not self.transport.is_closing():
             self.send_400_response("The head of the request is too large.")
         self._watch()
 
@@ -149,6 +149,11 @@ class Connection(HttpToolsProtocol):
         elif isinstance(received, bytes):  # it would be copied for each of many pieces to come
             self.cycle.body = bytearray(received)
         super().on_body(body)
+
+    @property
+    def is_in_body(self) -> bool:
+        """Whether more of a body is to come."""
+        return not self._in_head and self.cycle.more_body
 
     # Who is slow.
 

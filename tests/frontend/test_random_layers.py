@@ -12,7 +12,7 @@ from tests.full import FULL
 from torch import nn
 from torch.nn import functional
 
-from hetune.variants.frontend.tracing.arguments import read_arguments
+from hetune.variants.frontend.tracing.arguments import CallArguments, read_arguments
 from hetune.variants.frontend.tracing.layer import trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.validate import parameters_of, validated, weights_of
@@ -128,7 +128,7 @@ def error_of(layer: nn.Module) -> float:
         name: value.double() if value.is_floating_point() else value
         for name, value in arguments_on(EDGES, NODES, given).items()
     }
-    traced = trace(exact, arguments, ("x",), NODES, EDGES.shape[1])
+    traced = trace(exact, CallArguments(arguments, ("x",), "edge_index"))
     assert traced.key == confirmed.key
     types = torch.zeros_like(traced.src)
     graph = HeteroGraph(traced.src, traced.dst, types, num_nodes=NODES, num_etypes=1)

@@ -9,7 +9,7 @@ import torch
 from tests.frontend.message_passing_cases import CASES, WIDTH, arguments_on, mlp, pyg
 from torch import nn
 
-from hetune.variants.frontend.tracing.arguments import read_arguments
+from hetune.variants.frontend.tracing.arguments import CallArguments, read_arguments
 from hetune.variants.frontend.tracing.layer import trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.validate import parameters_of, validated, weights_of
@@ -42,7 +42,7 @@ def check(module: nn.Module, given: tuple[str, ...]) -> None:
             for name, value in arguments_on(edge_index, num_nodes, given).items()
         }
         features = [name for name in ("x", "x_0", "pos") if name in arguments]
-        traced = trace(module, arguments, features, num_nodes, edge_index.shape[1])
+        traced = trace(module, CallArguments(arguments, tuple(features), "edge_index"))
         assert traced.key == confirmed.key
         graph = HeteroGraph(
             traced.src, traced.dst, torch.zeros_like(traced.src), num_nodes=num_nodes, num_etypes=1

@@ -13,9 +13,11 @@ import httpx
 import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
+from uvicorn.server import ServerState
 
 from hetune.service.server import connections
 from hetune.service.server.app import application
+from hetune.service.server.server import Server
 
 from ._serving import LIMITS, make_service, serving
 
@@ -98,6 +100,24 @@ def received_for(connection, sent):
 def test_heads_that_are_none(served, sent):
     assert answers(served.address, sent) in ([400], [])
     assert httpx.get(f"{served.url}/v1/health/live", timeout=60).status_code == 200
+
+
+def test_a_head_that_is_there_at_once_is_no_longer_than_others():
+    async def welcome(request, send):
+        await PlainTextResponse("")(request.scope, request.receive, send)
+
+    async def answered():
+        config = Server(plain(welcome)).config
+        config.load()
+        given = {"config": config, "server_state": ServerState(), "app_state": {}}
+        ours, theirs = socket.socketpair()
+        with theirs:
+            theirs.sendall(GET + b"Name: " + b"a" * 150_000 + b"\r\nConnection: close\r\n\r\n")
+            loop = asyncio.get_running_loop()
+            await loop.connect_accepted_socket(lambda: config.http_protocol_class(**given), ours)
+            return await asyncio.to_thread(theirs.recv, 1 << 16)
+
+    assert b" 400 " in asyncio.run(answered())
 
 
 @pytest.mark.parametrize(

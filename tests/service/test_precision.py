@@ -40,6 +40,11 @@ def test_compiled_layers_bring_theirs_and_others_have_none():
     compiled = hetune.compile(nn.RGCN(4, 4, 2), precision="bf16")
     assert describe([compiled])[0].precision == "bf16"
     assert describe([compiled], precision="float32")[0].precision == "float32"
+    for both in (
+        [compiled, hetune.compile(LAYERS[0])],
+        [hetune.compile(nn.RGCN(4, 4, 2)), compiled],
+    ):
+        assert describe(both)[0].precision == "float32"
     text = describe([nn.RGCN(4, 4, 2)])[0].model_dump_json()
     assert "precision" not in text  # as earlier versions keep it
     assert ModelDescription.model_validate_json(text).precision == "float32"

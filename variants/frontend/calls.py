@@ -14,6 +14,7 @@ from hetune.variants.errors import GraphError, InputError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.frontend.call import Call
 from hetune.variants.frontend.edge_errors import check_edge_dict, check_edge_tensors
+from hetune.variants.frontend.tracing.arguments import as_plain
 from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph import CanonicalEtype, HeteroGraph, from_edge_index_dict
 from hetune.variants.graph.lazy_tensors import is_lazy
@@ -229,7 +230,7 @@ def read_edges(edges: object, edge_type: object) -> tuple[Tensor, Tensor] | Unsu
     edge_index = read_edge_index(edges)
     if isinstance(edge_index, Unsupported):
         return edge_index
-    edge_type = _unwrapped(edge_type)
+    edge_type = as_plain(edge_type)
     if not isinstance(edge_type, Tensor) or edge_type.dtype not in _INTEGERS:
         return Unsupported(
             f"edge_type is {_kind(edge_type)}: only tensors of {_NAMES} are supported"
@@ -241,7 +242,7 @@ def read_edges(edges: object, edge_type: object) -> tuple[Tensor, Tensor] | Unsu
 
 def read_edge_index(edges: object) -> Tensor | Unsupported:
     """An edge_index [2, E] of integers, or why it is none."""
-    edges = _unwrapped(edges)
+    edges = as_plain(edges)
     if (reason := _edge_refusal("edge_index", edges)) is not None:
         return Unsupported(reason)
     assert isinstance(edges, Tensor)
@@ -267,7 +268,7 @@ def _read_hetero(adapter: Adapter, x: object, edges: object) -> LayerCall | Unsu
         return LayerCall(adapter, x, edges)
     if not isinstance(edges, Mapping):
         return Unsupported(f"edge_index_dict is {_kind(edges)}: only dictionaries are supported")
-    found: dict[CanonicalEtype, Any] = {key: _unwrapped(ids) for key, ids in edges.items()}
+    found: dict[CanonicalEtype, Any] = {key: as_plain(ids) for key, ids in edges.items()}
     for key, value in found.items():
         if (reason := _edge_refusal(f"edge_index_dict[{key}]", value)) is not None:
             return Unsupported(reason)
@@ -293,12 +294,6 @@ def _wrapped(name: str, tensor: Tensor) -> str | None:
     if is_wrapper(tensor):
         return f"{name} is a {type(tensor).__name__}, which has no memory that kernels could read"
     return None
-
-
-def _unwrapped(ids: object) -> object:
-    """The tensor that PyG's `EdgeIndex` or `Index` wraps, which counts the writes to it."""
-    is_wrapped = isinstance(ids, Tensor) and hasattr(ids, "as_tensor")
-    return ids.as_tensor() if is_wrapped else ids  # type: ignore[attr-defined]
 
 
 def _edge_refusal(name: str, edges: object) -> str | None:

@@ -265,10 +265,9 @@ class _TracedCall(Call):
             return graph
 
     def _traced(self) -> Traced:
-        a = self._arguments
-        if a.num_edges == 0:
+        if self._arguments.num_edges == 0:
             raise NotTraceable("the graph has no edges")
-        found = trace(self._module, a.values, a.features, a.num_nodes, a.num_edges)
+        found = trace(self._module, self._arguments)
         if found.key != self._reader.traced.key:
             raise NotTraceable("its program depends on the graph: branch on options alone")
         return found

@@ -180,7 +180,7 @@ def describe(
         jumping: Whether the model gives out what all layers do: "cat" or "max".
         vocabulary: Names of the types that the weights are for, in their order, as
             `Vocabulary.of` takes them; by default those of a compiled layer.
-        precision: What layers may store tables in; by default what a compiled layer may.
+        precision: What layers may store tables in; by default what all compiled layers may.
 
     Raises:
         InputError: A module is none of these, or widths or edge types do not fit.
@@ -190,9 +190,11 @@ def describe(
     relational: list[RelationalLayer] = []
     weights: dict[str, Tensor] = {}
     metadata = None
+    allowed: set[Precision] = set()
     for given in modules:
         if isinstance(given, CompiledLayer):
-            known, precision = known or given.vocabulary, precision or given.precision
+            known = known or given.vocabulary
+            allowed.add(given.precision)
             given = given.module
         module = from_pyg(given) if type(given).__module__.startswith(_PYG) else given
         if isinstance(module, ProgramLayer):
@@ -228,7 +230,7 @@ def describe(
                 "relations": known and known.relations,
                 "node_types": known and known.node_types,
                 "jumping": jumping,
-                "precision": precision or "float32",
+                "precision": precision or ("bf16" if allowed == {"bf16"} else "float32"),
             },
         )
     except MalformedError as error:

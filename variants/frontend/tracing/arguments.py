@@ -120,7 +120,7 @@ def read_arguments(
         except TypeError as error:
             raise InputError(f"{type(module).__name__}: {error}") from None
         bound.pop(next(iter(signature.parameters)))
-    values = {name: _plain(value) for name, value in bound.items() if value is not None}
+    values = {name: as_plain(value) for name, value in bound.items() if value is not None}
     for name, value in values.items():
         if isinstance(value, Tensor):
             _check(name, value)
@@ -163,7 +163,7 @@ def _signature(forward: Callable[..., Any]) -> tuple[inspect.Signature, tuple[st
     return signature, names, max(needed, default=0)
 
 
-def _plain(value: object) -> object:
+def as_plain(value: object) -> object:
     """The tensor that PyG's `EdgeIndex` or `Index` wraps, which counts the writes to it."""
     is_wrapped = isinstance(value, Tensor) and hasattr(value, "as_tensor")
     return value.as_tensor() if is_wrapped else value  # type: ignore[attr-defined]

@@ -23,7 +23,7 @@ from hetune.variants.frontend.tracing.symbols import (
 from hetune.variants.program.nodes import Space
 
 Handler = Callable[..., Any]
-"""Of (interpreter, shape of the result, the function's arguments): a `Rows`, or several."""
+"""Of (interpreter, shape of the result, the function's arguments): a `RowValue`, or several."""
 
 _Handler = TypeVar("_Handler", bound=Handler)
 
@@ -140,18 +140,9 @@ class Interpreter:
         if isinstance(found, Tensor):
             return self.symbol(called(func, *plain), found)
         if isinstance(found, list | tuple) and all(isinstance(part, Tensor) for part in found):
-            return (
-                type(found)(
-                    [
-                        self.symbol(called(func, *plain, item=i), part)
-                        for i, part in enumerate(found)
-                    ]
-                )
-                if type(found) in (list, tuple)
-                else tuple(
-                    self.symbol(called(func, *plain, item=i), part) for i, part in enumerate(found)
-                )
-            )
+            named = (called(func, *plain, item=i) for i in range(len(found)))
+            parts = map(self.symbol, named, found)
+            return list(parts) if type(found) is list else tuple(parts)
         raise NotTraceable(f"{func.__name__} of parameters gives a {type(found).__name__}")
 
     def _with_rows(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from hetune.variants.errors import ProgramError
 from hetune.variants.frontend.tracing import arithmetic, edges, products, shapes  # noqa: F401
 from hetune.variants.frontend.tracing.alignment import is_rows, squeezed
+from hetune.variants.frontend.tracing.arguments import CallArguments
 from hetune.variants.frontend.tracing.expressions import Expression, parameter
 from hetune.variants.frontend.tracing.interpreter import Interpreter
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable, reason_of
@@ -36,7 +37,6 @@ class Traced:
         constants: What follows from the graph alone, ``[rows, *row shape]``.
         src: The source of each edge, int64 [E].
         dst: The destination of each edge, int64 [E].
-        num_nodes: N.
     """
 
     program: Program
@@ -45,7 +45,6 @@ class Traced:
     constants: Mapping[str, Tensor]
     src: Tensor
     dst: Tensor
-    num_nodes: int
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -54,30 +53,21 @@ class Traced:
         return show(self.program), self.result_shape, weights
 
 
-def trace(
-    module: nn.Module,
-    arguments: Mapping[str, Any],
-    features: Collection[str],
-    num_nodes: int,
-    num_edges: int,
-) -> Traced:
+def trace(module: nn.Module, arguments: CallArguments) -> Traced:
     """Runs a layer's forward on symbols.
 
     Args:
         module: The layer; it is not changed.
-        arguments: Of the call, by name.
-        features: Names of those that are features of nodes, float [N, *row shape].
-        num_nodes: N.
-        num_edges: Of the arguments; the layer may add edges and remove some.
+        arguments: Of the call; the layer may add edges and remove some.
 
     Raises:
         NotTraceable: It is no program; says why and where.
     """
-    recorder = ProgramRecorder(num_nodes)
-    interpreter = Interpreter(recorder, num_edges)
-    given = dict(arguments)
-    for name in features:
-        value = arguments[name]
+    recorder = ProgramRecorder(arguments.num_nodes)
+    interpreter = Interpreter(recorder, arguments.num_edges)
+    given = dict(arguments.values)
+    for name in arguments.features:
+        value = given[name]
         whole = recorder.feature(name, Type(Space.NODE, tuple(value.shape[1:])))
         rows = recorder.emit(Reshape(whole, squeezed(value.shape[1:])), f"{name}_rows")
         shape = tuple(value.shape)
@@ -85,7 +75,7 @@ def trace(
     twin = _on_symbols(module, interpreter)
     with torch.no_grad():
         try:
-            with OwnTensors(arguments.values()):
+            with OwnTensors(arguments.values.values()):
                 result = twin.forward(**given)
         except Exception as error:
             raise NotTraceable(reason_of(error)) from None
@@ -139,7 +129,7 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any) -> Traced:
     types = recorder.types
     params = [Param(name, types[name], "feature") for name in recorder.features if name in used]
     constants = {name: rows for name, rows in recorder.constants.items() if name in used}
-    params += [Param(name, types[name], CONSTANT) for name in constants]
+    params += [Param(name, types[name], "constant") for name in constants]
     weights = {name: weight for name, weight in recorder.weights.items() if name in used}
     params += [Param(name, types[name]) for name in weights]
     program = Program(name, tuple(params), tuple(lets), (out,))
@@ -149,7 +139,4 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any) -> Traced:
         raise NotTraceable(str(error)) from None
     ends = [*recorder.ends, recorder.ends[0]][:2]
     src, dst = reversed(ends) if recorder.is_swapped() else ends
-    return Traced(program, shape, weights, constants, src, dst, recorder.counts[Space.NODE])
-
-
-CONSTANT = "constant"
+    return Traced(program, shape, weights, constants, src, dst)

@@ -46,7 +46,7 @@ def validated(module: nn.Module, arguments: CallArguments) -> Traced:
     found: Traced | None = None
     for i in range(_GRAPHS):
         drawn = arguments.drawn(random, _num_nodes(module, i))
-        traced = trace(twin, drawn.values, drawn.features, drawn.num_nodes, drawn.num_edges)
+        traced = trace(twin, drawn)
         if found is not None and traced.key != found.key:
             raise NotTraceable("its program depends on the graph: branch on options alone")
         _compare(twin, traced, drawn)
