@@ -135,7 +135,8 @@ class Adapter:
         for part in self._parts:  # in plain loops: every call asks
             for tensor in part._parameters.values():
                 if tensor is not None:
-                    return tensor.dtype
+                    dtype: torch.dtype = tensor.dtype
+                    return dtype
         return torch.float32
 
     def weights(self) -> dict[str, Tensor]:
