@@ -14,6 +14,8 @@ from hetune.variants.backends.base import Backend
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.kernel.device import Device
+from hetune.variants.kernel.precision import Precision
+from hetune.variants.runtime.backends import backend_for
 from hetune.variants.runtime.devices import torch_device
 
 
@@ -30,14 +32,18 @@ class RunDevice:
     backend: Backend
 
     @classmethod
-    def named(cls, name: str) -> Self:
+    def named(cls, name: str, precision: Precision = "float32") -> Self:
         """By a name that a user gives: "cpu", "cuda" or "cuda:1".
+
+        Args:
+            name: The device's.
+            precision: As of `hetune.compile`.
 
         Raises:
             VariantError: There is no such device, or it is not here.
         """
         device = torch_device(name)
-        return cls(device, CppBackend() if device.type == "cpu" else TritonBackend())
+        return cls(device, backend_for([device], precision))
 
     @classmethod
     def planned(cls, target: Device) -> Self:

@@ -179,7 +179,7 @@ def perform(run: LocalRun, say: Say) -> RunOutcome:
             progress=update,
             clock=device.now,
         )
-    comparison.check()
+    comparison.check(run.precision)
     return RunOutcome(ready.graph, ready.choice, comparison, output, steps)
 
 

@@ -76,7 +76,7 @@ def run(
     request = LocalRun(
         replace(source, name=graph),
         replace(layer, weights=weights),
-        RunDevice.named(device),
+        RunDevice.named(device, check_precision(precision)),
         variant=variant,
         features=features,
         memory_limit=size_of(memory_limit, "--memory-limit"),
@@ -117,7 +117,8 @@ def bench(
     use_threads(threads)
     if as_json is not None:
         check_writable(as_json)
-    limit, run_device = size_of(memory_limit, "--memory-limit"), RunDevice.named(device)
+    limit = size_of(memory_limit, "--memory-limit")
+    run_device = RunDevice.named(device, check_precision(precision))
     rows = console.table(
         *("graph", "edges", "best variant", "ms", "chosen variant", "ms", "regret", "vanilla ms"),
         left=("graph", "best variant", "chosen variant"),

@@ -24,7 +24,7 @@ def interpreted(monkeypatch):
     """Whatever device is named, what a GPU would get runs on the CPU."""
     pytest.importorskip("triton", reason="no triton: pip install 'hetune[triton]'")
     where = RunDevice(torch.device("cpu"), TritonBackend())
-    monkeypatch.setattr(RunDevice, "named", lambda name: where)
+    monkeypatch.setattr(RunDevice, "named", lambda name, precision: where)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,15 @@ def test_without_a_gpu_commands_say_so(hetune, tmp_path, command, device, monkey
     assert result.exit_code == 2
     assert result.stderr.startswith("error: no GPU: torch sees none here; install")
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("precision", "name"), [("float32", "triton"), ("bf16", "triton (precision=bf16)")]
+)
+def test_a_gpu_s_products_are_as_precise_as_was_asked_for(precision, name, monkeypatch):
+    pytest.importorskip("triton", reason="no triton: pip install 'hetune[triton]'")
+    monkeypatch.setattr("hetune.clients.cli.device.torch_device", torch.device)
+    assert RunDevice.named("cuda", precision).backend.name == name
 
 
 def test_other_devices_are_none(hetune):

@@ -122,6 +122,14 @@ def test_bench_compares_graphs_and_writes_json(hetune, graph_file, tmp_path):
     assert first["best"] in result.stdout
 
 
+def test_variants_that_store_bfloat16_agree_with_those_that_do_not(hetune, graph_file):
+    options = ("--layer", "rgcn", "--width", "32", "--all", "--rounds", "1", "--precision", "bf16")
+    result = hetune("run", graph_file, *options)
+    assert result.exit_code == 0, result.output
+    assert "+bf16/" in result.stdout
+    assert "outputs agree" in result.stdout
+
+
 def test_variants_that_disagree_are_an_error(hetune, graph_file, monkeypatch):
     monkeypatch.setattr(compare, "TOLERANCE", -1.0)
     result = hetune("run", graph_file, *QUICK)

@@ -41,7 +41,7 @@ UNARY = (
     lambda x: x.masked_fill(x < 0, 0.5),
     lambda x: torch.cat([x[:, 2:], x[:, :2]], dim=1),
     lambda x: x.view(-1, 2, 3).sum(1, keepdim=True).expand(-1, 2, 3).reshape(-1, 6),
-    lambda x: x.unflatten(1, (3, 2)).amax(-1).repeat_interleave(2, 1),
+    lambda x: x.unflatten(1, (3, 2)).amax(-1, keepdim=True).expand(-1, 3, 2).flatten(1),
     lambda x: torch.stack(x.chunk(2, -1), 1).flatten(1),
     lambda x: x.clone().add_(1).mul_(0.5),
     lambda x: functional.dropout(x, 0.5, training=False),
@@ -56,7 +56,7 @@ BINARY = (
     lambda x, y: x / (1 + y.abs()),
     lambda x, y: x * (x * y).sum(-1, keepdim=True),
     lambda x, y: torch.cat([x[:, :3], y[:, 3:]], 1),
-    lambda x, y: torch.lerp(x, y, 0.3),
+    lambda x, y: x + 0.3 * (y - x),
     lambda x, y: torch.where(x > y, x, y),
 )
 AGGREGATIONS = ("sum", "mean", "max", "min", "mul", "std", "softmax", ["sum", "max"])
@@ -151,5 +151,5 @@ def test_random_layers_are_right_or_refused():
             assert error_of(layer) < 1e-8, f"seed {seed}"
         except NotTraceable as error:
             refused.append(str(error))
-    assert len(refused) < 0.6 * count, refused[:5]
+    assert len(refused) < 0.25 * count, refused[:5]
     assert all("(" in reason or "numbers" in reason for reason in refused), refused
