@@ -108,3 +108,15 @@ def test_few_kinds_of_calls_are_compiled():
     with pytest.raises(VariantError, match="anew for calls with x: "):
         compiled.explain(x, EDGES, 5)
     torch.testing.assert_close(compiled(x, EDGES, 4), layer(x, EDGES, 4))
+
+
+@torch.inference_mode()
+def test_constants_of_tensors_that_count_no_writes_are_copies():
+    layer = pyg.GCNConv(WIDTH, 4, normalize=False)
+    compiled = compile_layer(layer, backend="torch")
+    x, weights = torch.randn(99, WIDTH), torch.rand(700)
+    before = weights.clone()
+    torch.testing.assert_close(compiled(x, EDGES, weights), layer(x, EDGES, weights))
+    weights.mul_(2)
+    torch.testing.assert_close(compiled(x, EDGES, before), layer(x, EDGES, before))
+    assert compiled.status().variant in compiled.variants

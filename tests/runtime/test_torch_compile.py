@@ -93,6 +93,17 @@ def test_layers_in_their_places_and_parameters_that_change(net, x, edges, runs):
     assert len(runs) == 2
 
 
+def test_graphs_of_layers_with_other_results_have_other_texts(x, edges):
+    """Torch keeps compiled graphs on disk by their texts, where numbers of layers come again."""
+    texts = set()
+    for width in (4, 8):
+        fast, seen = compile_layer(geometric.RGCNConv(8, width, 3), backend="torch"), []
+        torch.compile(fast, backend=graphs_of(seen))(x, *edges)
+        (graph,) = seen
+        texts.add(graph.code.replace(f"layer({fast._graph_calls.number},", "layer("))
+    assert len(texts) == 2
+
+
 def test_dictionaries(x, graph, runs):
     layer = randomized(geometric.HGTConv(8, 8, graph.metadata())).eval()
     rows = x.split(torch.bincount(graph.ntype).tolist())

@@ -132,9 +132,12 @@ class Adapter:
     @property
     def dtype(self) -> torch.dtype:
         """That of all parameters: float32 or bfloat16."""
-        groups = (part._parameters.values() for part in self._parts)
-        found = (tensor.dtype for group in groups for tensor in group if tensor is not None)
-        return next(found, torch.float32)
+        for part in self._parts:  # in plain loops: every call asks
+            for tensor in part._parameters.values():
+                if tensor is not None:
+                    dtype: torch.dtype = tensor.dtype
+                    return dtype
+        return torch.float32
 
     def weights(self) -> dict[str, Tensor]:
         """Contiguous tensors ``[types, *row shape]`` for the program's weights, without gradients.

@@ -35,19 +35,19 @@ class Autocast:
 
         `hetune.nn`'s layers give their parameters' in any case.
         """
+        dtype, is_autocast = adapter.dtype, torch.is_autocast_enabled(device.type)
+        is_plain = dtype is torch.float32 and not is_autocast
         is_own = isinstance(adapter.module, RelationalLayer)
-        is_autocast = torch.is_autocast_enabled(device.type)
-        is_plain = adapter.dtype is torch.float32 and not is_autocast
         if is_plain or is_own or not isinstance(call, LayerCall):
-            return adapter.dtype
+            return dtype
         if isinstance(call.x, Tensor):
             if adapter.signature == "hetero":
-                return adapter.dtype  # a call that the module does not know
+                return dtype  # a call that the module does not know
             given: tuple[object, ...] = (call.x.dtype,)
         else:
             given = tuple((name, rows.dtype) for name, rows in call.x.items())
         kind = torch.get_autocast_dtype(device.type) if is_autocast else None
-        key = device, kind, adapter.dtype, given
+        key = device, kind, dtype, given
         if key not in self._known:
             self._known[key] = _asked(adapter, call, device)
         return self._known[key]

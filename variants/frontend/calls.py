@@ -258,10 +258,11 @@ def _read_hetero(adapter: Adapter, x: object, edges: object) -> LayerCall | Unsu
         raise InputError(f"x is a tensor but the edges are {_kind(edges)}: give a HeteroGraph")
     if not isinstance(x, Mapping):
         return Unsupported(f"x_dict is {_kind(x)}: only dictionaries of tensors are supported")
+    dtype = adapter.dtype
     for name, rows in x.items():
         if not isinstance(rows, Tensor):
             return Unsupported(f"x_dict[{name!r}] is {_kind(rows)}: only tensors are supported")
-        if (reason := feature_refusal(f"x_dict[{name!r}]", rows, adapter.dtype)) is not None:
+        if (reason := feature_refusal(f"x_dict[{name!r}]", rows, dtype)) is not None:
             return Unsupported(reason)
     if isinstance(edges, HeteroGraph):
         return LayerCall(adapter, x, edges)

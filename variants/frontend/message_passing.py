@@ -314,9 +314,14 @@ def _graph_of(edge_index: Tensor, given: Traced, num_nodes: int, reader: _Reader
 
 
 def _known(name: str, rows: Tensor, others: Iterable[Mapping[str, Tensor]]) -> Tensor:
-    """A constant as another layer has it, if it is equal: kernels then read it once."""
+    """A constant as another layer has it, if it is equal: kernels then read it once.
+
+    Else a copy of an inference tensor, whose graph is for all tensors of equal content: it may be
+    the caller's own, and be written to.
+    """
     found = (other[name] for other in others if name in other)
-    return next((tensor for tensor in found if _is_equal(tensor, rows)), rows)
+    own = rows.clone() if rows.is_inference() else rows
+    return next((tensor for tensor in found if _is_equal(tensor, rows)), own)
 
 
 def _is_equal(known: Tensor, rows: Tensor) -> bool:

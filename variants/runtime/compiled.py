@@ -192,17 +192,16 @@ class CompiledLayer(ModuleWrapper):
         args: tuple[Any, ...],
     ) -> Any:
         prepared, (variant, _, out) = self._prepare_run(args, kwargs), options
-        if (layer := self._of_kind(prepared)) is not None:
-            return layer._run_once(kwargs, options, original, args)
-        demands = fallback.demands_of(*options, self._policy.memory_limit)
         if isinstance(prepared, Unsupported):
-            return self._fall_back(original, prepared, args, kwargs, demands)
+            if (layer := self._of_kind(prepared)) is not None:
+                return layer._run_once(kwargs, options, original, args)
+            return self._fall_back(original, prepared, args, kwargs, options)
         try:
             return self._compute(*prepared, options)
         except OutgrownError:
             if variant is not None:
                 raise
-        others = {**demands, "out=": None}
+        others = (*options[:2], None)
         rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, others)
         if out is None:
             return rows
@@ -210,9 +209,9 @@ class CompiledLayer(ModuleWrapper):
         wanted = call.result(graph, (out.flatten().view(-1, adapter.result_width),))
         return fallback.copied_to(wanted, rows)
 
-    def _of_kind(self, found: object) -> CompiledLayer | None:
+    def _of_kind(self, why: Unsupported) -> CompiledLayer | None:
         """The layer for a call that this one's program is not for."""
-        layer = self._kinds.layer(found, partial(self._around, self.module))
+        layer = self._kinds.layer(why.kind, partial(self._around, self.module))
         if layer is not None:
             layer._last = self._last
         return layer
@@ -328,9 +327,9 @@ class CompiledLayer(ModuleWrapper):
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[CompiledLayer, Adapter, Call, HeteroGraph]:
         prepared = self._prepare(args, kwargs)
-        if (layer := self._of_kind(prepared)) is not None:
-            return layer._prepare_choice(args, kwargs)
         if isinstance(prepared, Unsupported):
+            if (layer := self._of_kind(prepared)) is not None:
+                return layer._prepare_choice(args, kwargs)
             raise VariantError(f"this call runs in the original module: {prepared.reason}")
         return self, *prepared
 
@@ -378,8 +377,9 @@ class CompiledLayer(ModuleWrapper):
         why: Unsupported,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
-        demands: Mapping[str, object],
+        options: _Options,
     ) -> Any:
+        demands = fallback.demands_of(*options, self._policy.memory_limit)
         fallback.check_demands_met(demands, why.reason)
         self._sharing.warn(self.module, why.reason)
         self._last.set(None, why.reason)

@@ -93,7 +93,7 @@ class GraphCache:
             return False
         if self._graphs and (*others, *map(id, tensors)) in self._graphs:
             return False
-        if len(self._met) == _MOST:
+        if len(self._met) >= _MOST:  # threads do not wait for each other
             self._met.clear()
         self._met[id(tensors[0])] = tuple(map(weakref.ref, tensors))
         return True

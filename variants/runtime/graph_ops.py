@@ -60,13 +60,15 @@ class GraphCalls:
             return None
         match given:
             case Tensor() as x, Tensor() as index, Tensor() as etype if _may_be_traced((x,)):
-                return torch.ops.hetune.layer(self.number, [x], [index, etype], "")
+                shape = [x.shape[0], *self.shape]
+                return torch.ops.hetune.layer(self.number, [x], [index, etype], "", shape)
             case dict() as x_dict, dict() as edges if _may_be_traced(x_dict.values()):
                 types = _TYPES.join([*x_dict, *[_NAMES.join(key) for key in edges]])
                 rows, lists = [*x_dict.values()], [*edges.values()]
-                found = torch.ops.hetune.layer(self.number, rows, lists, types)
                 keys = [name for name in self.result_types if name in x_dict]
                 sizes = [x_dict[name].shape[0] for name in keys]
+                shape = [sum(sizes), *self.shape]
+                found = torch.ops.hetune.layer(self.number, rows, lists, types, shape)
                 return dict(zip(keys, found.split(sizes), strict=True))
         return None
 
@@ -78,9 +80,12 @@ class GraphCalls:
             return None
         pairs = zip(names, given, strict=True)
         types = _NAMES.join([f"{name}={_NONE if v is None else ''}" for name, v in pairs])
-        return torch.ops.hetune.layer(self.number, tensors[:1], tensors[1:], types)
+        shape = [tensors[0].shape[0], *self.shape]
+        return torch.ops.hetune.layer(self.number, tensors[:1], tensors[1:], types, shape)
 
-    def run(self, features: list[Tensor], edges: list[Tensor], types: str) -> Tensor:
+    def run(
+        self, features: list[Tensor], edges: list[Tensor], types: str, shape: list[int]
+    ) -> Tensor:
         """The operator's result, [N, *row shape]: of all node types that get messages.
 
         Args:
@@ -88,6 +93,8 @@ class GraphCalls:
             edges: What else is given: an edge_index and an edge_type, or an edge_index of each
                 edge type, or what a traced layer takes.
             types: Names of the types; "" where they are numbered. Or names of arguments.
+            shape: That torch was told, [N, *row shape]. An argument, since torch keeps compiled
+                graphs on disk, by their text, where the next process gives numbers to other layers.
 
         Raises:
             InputError: The result has not the shape that torch was told.
@@ -107,19 +114,12 @@ class GraphCalls:
             by_type = run((x_dict, dict(zip(keys, edges, strict=True))), {})
             found = joined([by_type[name] for name in self.result_types if name in x_dict])
         rows: Tensor = found.contiguous()
-        if rows.shape[1:] != self.shape or rows.dtype != torch.float32:
+        if list(rows.shape) != shape or rows.dtype != torch.float32:
             raise InputError(
-                f"the result has rows of {list(rows.shape[1:])}, {rows.dtype}, and torch.compile "
-                f"was told float32 of {list(self.shape)}: compile it a second time"
+                f"the result has the shape {list(rows.shape)}, {rows.dtype}, and torch.compile "
+                f"was told float32 of {shape}: compile it a second time"
             )
         return rows
-
-    def rows(self, features: list[Tensor], types: str) -> int:
-        """How many rows the operator's result has."""
-        if self.is_traced or not types:
-            return features[0].shape[0]
-        named = zip(types.split(_TYPES), features, strict=False)
-        return sum(x.shape[0] for name, x in named if name in self.result_types)
 
 
 def graph_calls(adapter: Adapter, run: Run) -> GraphCalls | None:
@@ -135,16 +135,21 @@ def _may_be_traced(features: Any) -> bool:
 _CALLS: WeakValueDictionary[int, GraphCalls] = WeakValueDictionary()
 _NUMBERS = itertools.count()
 _LIBRARY: Any = torch.library.Library("hetune", "DEF")  # type: ignore[no-untyped-call]
-_LIBRARY.define("layer(int number, Tensor[] features, Tensor[] edges, str types) -> Tensor")
+_LIBRARY.define(
+    "layer(int number, Tensor[] features, Tensor[] edges, str types, SymInt[] shape) -> Tensor"
+)
 
 
-def _layer(number: int, features: list[Tensor], edges: list[Tensor], types: str) -> Tensor:
-    return _CALLS[number].run(features, edges, types)
+def _layer(
+    number: int, features: list[Tensor], edges: list[Tensor], types: str, shape: list[int]
+) -> Tensor:
+    return _CALLS[number].run(features, edges, types, shape)
 
 
-def _shape(number: int, features: list[Tensor], edges: list[Tensor], types: str) -> Tensor:
-    calls = _CALLS[number]
-    return features[0].new_empty((calls.rows(features, types), *calls.shape))
+def _shape(
+    number: int, features: list[Tensor], edges: list[Tensor], types: str, shape: list[int]
+) -> Tensor:
+    return features[0].new_empty(shape)
 
 
 def _in_turn(
@@ -153,7 +158,7 @@ def _in_turn(
     number: int,
     features: list[Tensor],
     edges: list[Tensor],
-    types: str,
+    *told: object,
 ) -> tuple[Tensor, int]:
     """What `torch.vmap` makes of the operator: a call for each row of the batch."""
 
@@ -161,7 +166,7 @@ def _in_turn(
         return [t if d is None else t.select(d, i) for t, d in zip(tensors, dims, strict=True)]
 
     rows = (
-        torch.ops.hetune.layer(number, row(features, dims[1], i), row(edges, dims[2], i), types)
+        torch.ops.hetune.layer(number, row(features, dims[1], i), row(edges, dims[2], i), *told)
         for i in range(info.batch_size)
     )
     return torch.stack([*rows]), 0

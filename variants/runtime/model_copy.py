@@ -77,6 +77,8 @@ class _Copied:
 
     def is_outdated(self) -> bool:
         now = vars(self.original)
+        if type(self.copy) is not type(self.original):  # as parametrizations change it
+            return True
         if len(now) != len(self.attributes) or self.parts != now["_modules"]:
             return True
         known = self.attributes
@@ -84,6 +86,7 @@ class _Copied:
 
     def update(self, parts: dict[str, nn.Module | None]) -> None:
         own, now = self.copy.__dict__, vars(self.original)
+        object.__setattr__(self.copy, "__class__", type(self.original))
         for name in self.attributes.keys() - now.keys():
             own.pop(name, None)
         for name, value in now.items():

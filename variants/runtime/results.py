@@ -92,7 +92,7 @@ class Results:
     def written(self, results: tuple[Tensor, ...]) -> dict[str, Tensor]:
         """The buffers of those that launches write where they are returned."""
         return {
-            name: rows.view(shape)
+            name: rows if rows.shape == shape else rows.view(shape)
             for (name, kind, _), rows, shape in zip(self._kinds, results, self._stored, strict=True)
             if self._places is None or kind.space is not Space.EDGE
         }
