@@ -93,6 +93,5 @@ class _Copied:
             if self.attributes.get(name, self) is not value and name != "_modules":
                 is_own = isinstance(value, MethodType) and value.__self__ is self.original
                 own[name] = value.__func__.__get__(self.copy) if is_own else value
-        own["_modules"].clear()
-        own["_modules"].update(parts)
+        own["_modules"] = parts  # at once: others may be calling it
         self.attributes, self.parts = dict(now), dict(now["_modules"])
