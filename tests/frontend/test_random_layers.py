@@ -128,11 +128,11 @@ def error_of(layer: nn.Module) -> float:
         name: value.double() if value.is_floating_point() else value
         for name, value in arguments_on(EDGES, NODES, given).items()
     }
-    traced = trace(exact, CallArguments(arguments, ("x",), "edge_index"))
+    traced = trace(exact, CallArguments(arguments, ("x",), "edge_index", confirmed.edge_features))
     assert traced.key == confirmed.key
     types = torch.zeros_like(traced.src)
     graph = HeteroGraph(traced.src, traced.dst, types, num_nodes=NODES, num_etypes=1)
-    values = {"x": arguments["x"], **traced.constants, **weights_of(traced, parameters_of(exact))}
+    values = {**arguments, **traced.constants, **weights_of(traced, parameters_of(exact))}
     found = interpret(
         traced.program, {p.name: values[p.name].double() for p in traced.program.params}, graph
     )

@@ -42,7 +42,9 @@ def check(module: nn.Module, given: tuple[str, ...]) -> None:
             for name, value in arguments_on(edge_index, num_nodes, given).items()
         }
         features = [name for name in ("x", "x_0", "pos") if name in arguments]
-        traced = trace(module, CallArguments(arguments, tuple(features), "edge_index"))
+        traced = trace(
+            module, CallArguments(arguments, tuple(features), "edge_index", confirmed.edge_features)
+        )
         assert traced.key == confirmed.key
         graph = HeteroGraph(
             traced.src, traced.dst, torch.zeros_like(traced.src), num_nodes=num_nodes, num_etypes=1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -24,18 +25,23 @@ from hetune.variants.frontend.tracing.arguments import CallArguments, read_argum
 from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
+from hetune.variants.frontend.tracing.results import Form, ResultRows, filled
 from hetune.variants.frontend.tracing.validate import parameters_of, validated, weights_of
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
+from hetune.variants.graph.tensor_identity import identity
 from hetune.variants.program.limitation import limitation
+from hetune.variants.program.nodes import Space
 
-_GIVEN = GraphSlot[None, "WeakKeyDictionary[_Reader, Mapping[str, Tensor] | str]"]()
-"""What tracing on a graph gave, by reader: constants, or why the graph is left to the module."""
+_GIVEN = GraphSlot[None, "WeakKeyDictionary[_Reader, _Given | str]"]()
+"""What tracing on a graph gave, by reader, or why the graph is left to the module."""
 _GRAPHS: WeakValueDictionary[tuple[int, int, int], HeteroGraph] = WeakValueDictionary()
 """Graphs that layers of a model may share, by the edge_index, the nodes and the edges."""
 _SHARING = threading.Lock()
 """Held while a layer looks for a graph to share and makes it its own."""
 _REFUSALS: WeakKeyDictionary[nn.Module, _Refusals] = WeakKeyDictionary()
+_MOST_GIVEN = 4
+"""Sets of edge weights and the like that a graph keeps constants of; the latest stay."""
 _MOST_REFUSED = 16
 """Traces of one module that fail before none is tried any more."""
 
@@ -149,6 +155,23 @@ def _state_refusal(module: Any) -> str | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class _OfGraph:
+    """What follows from a graph and what belongs to it.
+
+    Attributes:
+        constants: Of the program.
+        others: What else calls return.
+    """
+
+    constants: Mapping[str, Tensor]
+    others: tuple[Tensor, ...]
+
+
+_Given = dict[tuple[object, ...], _OfGraph]
+"""By the tensors that belong to the graph."""
+
+
 class _Reader:
     """Reads calls of a traced layer.
 
@@ -168,7 +191,7 @@ class _Reader:
             1,
             graph_refusal=self._graph_refusal,
             read=self._read,
-            result_shape=traced.result_shape,
+            result_shape=_shape_of(traced.form),
         )
 
     def _weights(self) -> dict[str, Tensor]:
@@ -187,6 +210,7 @@ class _Reader:
         if arguments.key != self._key:
             known = "it is compiled for other kinds of calls: compile it anew for calls with "
             return Unsupported(known + _shown(arguments.key), kind=arguments.key)
+        arguments = replace(arguments, edge_features=self.traced.edge_features)
         mode = _mode(self._parts)
         if mode not in self._modes:
             self._modes[mode] = self._mode_refusal(arguments)
@@ -209,6 +233,12 @@ class _Reader:
         return found if isinstance(found, str) else None
 
 
+def _shape_of(form: Form) -> tuple[int, ...] | None:
+    """Of each node's row, where a call returns nothing else."""
+    is_tensor = isinstance(form, ResultRows) and form.space is Space.NODE
+    return form.shape if is_tensor else None
+
+
 def _shown(key: tuple[tuple[str, object], ...]) -> str:
     return ", ".join(f"{name}: {kind}" for name, kind in key)
 
@@ -216,13 +246,14 @@ def _shown(key: tuple[tuple[str, object], ...]) -> str:
 class _TracedCall(Call):
     """A call of a traced layer."""
 
-    __slots__ = ("_arguments", "_mode", "_module", "_reader")
+    __slots__ = ("_arguments", "_known", "_mode", "_module", "_reader")
 
     def __init__(
         self, reader: _Reader, module: nn.Module, arguments: CallArguments, mode: tuple[bool, ...]
     ) -> None:
         self._reader, self._module, self._arguments = reader, module, arguments
         self._mode = mode
+        self._known: _OfGraph | None = None
 
     @property
     def features(self) -> tuple[Tensor, ...]:
@@ -250,8 +281,10 @@ class _TracedCall(Call):
         arguments = self._arguments
         edge_index = arguments.values[arguments.edges]
         try:
-            given = self._traced()
-            return _graph_of(edge_index, given, arguments.num_nodes, self._reader)
+            traced = self._traced()
+            graph = _graph_of(edge_index, traced, arguments.num_nodes)
+            self._keep(graph, traced)
+            return graph
         except GraphError:
             etype = torch.zeros_like(edge_index[0])
             check_edge_tensors(edge_index, etype, arguments.num_nodes, 1)
@@ -274,42 +307,68 @@ class _TracedCall(Call):
 
     def inputs(self, graph: HeteroGraph) -> dict[str, Tensor]:
         """Features by name, and constants."""
-        constants = _given(graph)[self._reader]
-        assert not isinstance(constants, str)
+        arguments = self._arguments
         names = {param.name for param in self._reader.adapter.inputs}
-        features = (name for name in self._arguments.features if name in names)
-        return {**{name: self._arguments.values[name] for name in features}, **constants}
+        features = (*arguments.features, *arguments.edge_features)
+        given = {name: arguments.values[name] for name in features if name in names}
+        return {**given, **self._of_graph(graph).constants}
 
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Any:
-        """Rows as the layer gives them."""
-        (out,) = results
-        return out.reshape(graph.num_nodes, *self._reader.traced.result_shape)
+        """What the layer returns: its rows, and what follows from the graph."""
+        of_graph, form = self._of_graph(graph).others, self._reader.traced.form
+        return filled(form, results, of_graph, self._arguments.values)
+
+    def _of_graph(self, graph: HeteroGraph) -> _OfGraph:
+        if self._known is None:
+            given = _given(graph)[self._reader]
+            assert not isinstance(given, str)
+            self._known = given.get(self._key)
+        if self._known is None:  # others came meanwhile
+            self._keep(graph, self._traced())
+            assert self._known is not None
+        return self._known
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        return self._mode, *map(identity, self.tensors)
+
+    def _keep(self, graph: HeteroGraph, traced: Traced) -> None:
+        """Keeps what follows from this call's graph, and of few others, with the graph."""
+        by_reader, reader = _given(graph), self._reader
+        with _SHARING:
+            sets = [
+                of
+                for given in by_reader.values()
+                if isinstance(given, dict)
+                for of in given.values()
+            ]
+            constants = {
+                name: _known(name, rows, [each.constants for each in sets])
+                for name, rows in traced.constants.items()
+            }
+            self._known = _OfGraph(constants, traced.of_graph)
+            given = by_reader.setdefault(reader, {})
+            assert isinstance(given, dict)
+            given.pop(self._key, None)
+            if len(given) >= _MOST_GIVEN:
+                del given[next(iter(given))]
+            given[self._key] = self._known
 
 
-def _given(graph: HeteroGraph) -> WeakKeyDictionary[_Reader, Mapping[str, Tensor] | str]:
+def _given(graph: HeteroGraph) -> WeakKeyDictionary[_Reader, _Given | str]:
     return graph.state.of(_GIVEN, None, WeakKeyDictionary)
 
 
-def _graph_of(edge_index: Tensor, given: Traced, num_nodes: int, reader: _Reader) -> HeteroGraph:
-    """The graph of what a layer makes of an edge_index, with the indexes that others made.
-
-    One with this reader's constants is another call's, whose constants may be others.
-    """
+def _graph_of(edge_index: Tensor, given: Traced, num_nodes: int) -> HeteroGraph:
+    """The graph of what a layer makes of an edge_index, with the indexes that others made."""
     src, dst = given.src, given.dst
     key = id(edge_index), num_nodes, len(src)
     with _SHARING:
         graph = _GRAPHS.get(key)
-        if (
-            graph is None
-            or reader in _given(graph)
-            or not (_is_equal(graph.src, src) and _is_equal(graph.dst, dst))
-        ):
+        if graph is None or not (_is_equal(graph.src, src) and _is_equal(graph.dst, dst)):
             etype = torch.zeros_like(src)
             graph = HeteroGraph(src, dst, etype, num_nodes=num_nodes, num_etypes=1)
             _GRAPHS[key] = graph
-        others = [known for known in _given(graph).values() if not isinstance(known, str)]
-        constants = {name: _known(name, rows, others) for name, rows in given.constants.items()}
-        _given(graph)[reader] = constants
     return graph
 
 

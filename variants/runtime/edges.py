@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import weakref
 from collections import OrderedDict
@@ -14,8 +13,8 @@ from torch import Tensor
 
 from hetune.variants.frontend.call import Call
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.lazy_tensors import materialized
 from hetune.variants.graph.streams import synchronize
+from hetune.variants.graph.tensor_identity import identity
 from hetune.variants.runtime.seen import SeenTensor
 
 _MOST = 32
@@ -53,7 +52,7 @@ class GraphCache:
             others: Anything else that it depends on, hashable.
             build: Makes it.
         """
-        key = (*others, *(_identity(tensor) for tensor in tensors))
+        key = (*others, *(identity(tensor) for tensor in tensors))
         with self._lock:
             found = self._graphs.get(key)
             if found is not None and found.is_now(tensors):
@@ -127,10 +126,3 @@ class _Entry:
     def is_now(self, tensors: Sequence[Tensor]) -> bool:
         pairs = zip(self.seen, tensors, strict=True)
         return all(seen is None or seen.is_now(tensor) for seen, tensor in pairs)
-
-
-def _identity(tensor: Tensor) -> object:
-    if not tensor.is_inference():
-        return id(tensor)
-    content = materialized(tensor.detach().cpu()).numpy().tobytes()
-    return str(tensor.device), tensor.shape, str(tensor.dtype), hashlib.blake2b(content).digest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -19,18 +19,20 @@ from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 class CallArguments:
     """A call's arguments by name.
 
-    Features of nodes may change with every call. All else is of the graph: what a layer computes
-    of it alone is computed once, and again when one of these tensors is another.
+    Features may change with every call. All else is of the graph: what a layer computes of it
+    alone is computed once, and again when one of these tensors is another.
 
     Attributes:
         values: All that were given.
         features: Names of the features of nodes, float [N, *row shape].
         edges: Name of the edges, int64 [2, E].
+        edge_features: Names of the features of edges, float [E, *row shape].
     """
 
     values: Mapping[str, Any]
     features: tuple[str, ...]
     edges: str
+    edge_features: tuple[str, ...] = ()
 
     @property
     def num_nodes(self) -> int:
@@ -45,7 +47,8 @@ class CallArguments:
     @property
     def graph_tensors(self) -> tuple[Tensor, ...]:
         """All tensors but features."""
-        others = (v for name, v in self.values.items() if name not in self.features)
+        features = (*self.features, *self.edge_features)
+        others = (v for name, v in self.values.items() if name not in features)
         return tuple(value for value in others if isinstance(value, Tensor))
 
     @property
@@ -57,8 +60,9 @@ class CallArguments:
         value = self.values[name]
         if not isinstance(value, Tensor):
             return type(value), value
-        if name in self.features:
-            return "feature", tuple(value.shape[1:])
+        if name in self.features or name in self.edge_features:
+            kind = "feature" if name in self.features else "edge feature"
+            return kind, tuple(value.shape[1:])
         if name == self.edges:
             return "edges"
         return value.dtype, value.dim(), value.shape[1:]
@@ -78,7 +82,9 @@ class CallArguments:
             shape = tuple(value.shape)
             if name in self.features:
                 shape = (num_nodes, *shape[1:])
-            elif name.startswith("edge") and shape[:1] == (self.num_edges,):
+            elif name in self.edge_features or (
+                name.startswith("edge") and shape[:1] == (self.num_edges,)
+            ):
                 shape = (edges, *shape[1:])
             elif shape and shape[0] in count:
                 shape = (count[shape[0]], *shape[1:])
@@ -99,7 +105,7 @@ class CallArguments:
             else value
             for name, value in self.values.items()
         }
-        return CallArguments(values, self.features, self.edges)
+        return replace(self, values=values)
 
 
 def read_arguments(
@@ -132,7 +138,15 @@ def read_arguments(
     features = _features(values)
     if not features:
         raise NotTraceable("there are no features of nodes among the arguments, float32 [N, width]")
-    return CallArguments(values, features, edges[0])
+    edge_features = tuple(
+        name
+        for name, value in values.items()
+        if isinstance(value, Tensor)
+        and value.is_floating_point()
+        and value.shape[:1] == (values[edges[0]].shape[1],)
+        and name not in features
+    )
+    return CallArguments(values, features, edges[0], edge_features)
 
 
 def _features(values: Mapping[str, Any]) -> tuple[str, ...]:

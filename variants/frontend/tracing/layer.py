@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +11,14 @@ from torch import Tensor, nn
 
 from hetune.variants.errors import ProgramError
 from hetune.variants.frontend.tracing import arithmetic, edges, products, shapes  # noqa: F401
-from hetune.variants.frontend.tracing.alignment import is_rows, squeezed
+from hetune.variants.frontend.tracing.alignment import squeezed
 from hetune.variants.frontend.tracing.arguments import CallArguments
 from hetune.variants.frontend.tracing.expressions import Expression, parameter
 from hetune.variants.frontend.tracing.interpreter import Interpreter
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable, reason_of
 from hetune.variants.frontend.tracing.own_tensors import OwnTensors
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder
+from hetune.variants.frontend.tracing.results import Form, Returned
 from hetune.variants.frontend.tracing.simplify import needed, with_ends_swapped, with_softmaxes
 from hetune.variants.frontend.tracing.symbols import RowValue, symbol
 from hetune.variants.program.nodes import Param, Program, Reshape, Space, Type, operands
@@ -31,18 +31,22 @@ class Traced:
     """What a layer computes for one call.
 
     Attributes:
-        program: With a result in rows of nodes.
-        result_shape: Of a row of the result, as the layer gives it.
+        program: With results in rows of nodes or edges.
+        form: What the layer returns, made of these.
         weights: What each weight of the program is.
         constants: What follows from the graph alone, ``[rows, *row shape]``.
+        of_graph: What else follows from the graph alone, and is returned.
+        edge_features: Names of the arguments that are features of edges.
         src: The source of each edge, int64 [E].
         dst: The destination of each edge, int64 [E].
     """
 
     program: Program
-    result_shape: tuple[int, ...]
+    form: Form
     weights: Mapping[str, Expression]
     constants: Mapping[str, Tensor]
+    of_graph: tuple[Tensor, ...]
+    edge_features: tuple[str, ...]
     src: Tensor
     dst: Tensor
 
@@ -50,7 +54,7 @@ class Traced:
     def key(self) -> tuple[object, ...]:
         """Equal for calls that compute the same on other graphs."""
         weights = tuple((name, weight.key) for name, weight in self.weights.items())
-        return show(self.program), self.result_shape, weights
+        return show(self.program), self.form, weights
 
 
 def trace(module: nn.Module, arguments: CallArguments) -> Traced:
@@ -66,9 +70,11 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
     recorder = ProgramRecorder(arguments.num_nodes)
     interpreter = Interpreter(recorder, arguments.num_edges)
     given = dict(arguments.values)
-    for name in arguments.features:
+    for name in (*arguments.features, *arguments.edge_features):
         value = given[name]
-        whole = recorder.feature(name, Type(Space.NODE, tuple(value.shape[1:])))
+        space = Space.NODE if name in arguments.features else Space.EDGE
+        recorder.counts.setdefault(space, len(value))
+        whole = recorder.feature(name, Type(space, tuple(value.shape[1:])))
         rows = recorder.emit(Reshape(whole, squeezed(value.shape[1:])), f"{name}_rows")
         shape = tuple(value.shape)
         given[name] = symbol(RowValue(rows, 0), shape, value.dtype, value.device, interpreter)
@@ -79,7 +85,8 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
                 result = twin.forward(**given)
         except Exception as error:
             raise NotTraceable(reason_of(error)) from None
-    return _traced(type(module).__name__, recorder, result)
+    returned = Returned(recorder, given, result)
+    return _traced(type(module).__name__, recorder, returned, arguments.edge_features)
 
 
 def _on_symbols(module: nn.Module, interpreter: Interpreter) -> Any:
@@ -113,30 +120,27 @@ def _on_symbols(module: nn.Module, interpreter: Interpreter) -> Any:
     return twin_of(module, "")
 
 
-def _traced(name: str, recorder: ProgramRecorder, result: Any) -> Traced:
-    if not is_rows(result):
-        raise NotTraceable(f"it returns a {type(result).__name__}, not rows of nodes")
-    rows: RowValue = result.meaning
-    if rows.axis != 0 or recorder.types[rows.name].space is not Space.NODE:
-        raise NotTraceable("its result has no row for each node on its first axis")
-    shape = tuple(result.shape[1:])
-    out = recorder.emit(Reshape(rows.name, (math.prod(shape),)), "out")
+def _traced(
+    name: str, recorder: ProgramRecorder, returned: Returned, edge_features: tuple[str, ...]
+) -> Traced:
+    results = tuple(returned.names)
     lets = with_ends_swapped(recorder.lets) if recorder.is_swapped() else recorder.lets
-    lets = needed(with_softmaxes(lets), (out,))
+    lets = needed(with_softmaxes(lets), results)
     if not recorder.ends:
         raise NotTraceable("it uses no edges")
-    used = {name for let in lets for name in operands(let.op)}
+    used = {*results, *(name for let in lets for name in operands(let.op))}
     types = recorder.types
     params = [Param(name, types[name], "feature") for name in recorder.features if name in used]
     constants = {name: rows for name, rows in recorder.constants.items() if name in used}
     params += [Param(name, types[name], "constant") for name in constants]
     weights = {name: weight for name, weight in recorder.weights.items() if name in used}
     params += [Param(name, types[name]) for name in weights]
-    program = Program(name, tuple(params), tuple(lets), (out,))
+    program = Program(name, tuple(params), tuple(lets), results)
     try:
         verify(program)
     except ProgramError as error:
         raise NotTraceable(str(error)) from None
     ends = [*recorder.ends, recorder.ends[0]][:2]
     src, dst = reversed(ends) if recorder.is_swapped() else ends
-    return Traced(program, shape, weights, constants, src, dst)
+    found = returned.form, weights, constants, tuple(returned.of_graph)
+    return Traced(program, *found, edge_features, src, dst)

@@ -10,7 +10,9 @@ from hetune.variants.program.nodes import (
     Let,
     Map,
     Op,
+    Program,
     Reduce,
+    Reshape,
     Softmax,
     Space,
     Take,
@@ -78,3 +80,20 @@ def needed(lets: list[Let], results: Iterable[str]) -> list[Let]:
             wanted.update(operands(let.op))
             kept.append(let)
     return kept[::-1]
+
+
+def follows_from_edges(program: Program) -> bool:
+    """Whether a program computes something of nothing but features of edges and constants."""
+    roles = {param.name: param.role for param in program.params}
+    of_edges = {
+        p.name for p in program.params if p.role == "feature" and p.type.space is Space.EDGE
+    }
+    known = {name for name, role in roles.items() if role == "constant"} | of_edges
+    for let in program.lets:
+        read = operands(let.op)
+        if read and known.issuperset(read):
+            if not isinstance(let.op, Reshape) and of_edges.intersection(read):
+                return True
+            known.add(let.name)
+            of_edges |= {let.name} if of_edges.intersection(read) else set()
+    return False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,8 +18,11 @@ from hetune.variants.frontend.tracing.expressions import evaluate
 from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
+from hetune.variants.frontend.tracing.results import Form, OfGraph, ResultRows, Several, filled
+from hetune.variants.frontend.tracing.simplify import follows_from_edges
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.program.interpret import interpret
+from hetune.variants.program.interpret import interpret_results
+from hetune.variants.program.limitation import limitation
 
 _GRAPHS = 3
 _TOLERANCE = 1e-9
@@ -28,6 +32,9 @@ _TOLERANCE = 1e-9
 def validated(module: nn.Module, arguments: CallArguments) -> Traced:
     """The program of a layer, confirmed on random graphs with loops, double edges and lone nodes.
 
+    Features of edges are read in every call, unless something follows from them alone, or no
+    kernel reads them so: that, such as norms of weights, is computed once for the same tensor.
+
     Args:
         module: The layer, in its mode; it is not changed.
         arguments: Of a call, whose kinds and shapes count.
@@ -35,6 +42,22 @@ def validated(module: nn.Module, arguments: CallArguments) -> Traced:
     Raises:
         NotTraceable: It has no program, or another one on other graphs, or computes something else.
     """
+    if not arguments.edge_features:
+        return _validated(module, arguments)
+    fixed = replace(arguments, edge_features=())
+    try:
+        read = _validated(module, arguments)
+        if limitation(read.program) is None and not follows_from_edges(read.program):
+            return read
+    except NotTraceable:
+        return _validated(module, fixed)
+    try:
+        return _validated(module, fixed)
+    except NotTraceable:
+        return read
+
+
+def _validated(module: nn.Module, arguments: CallArguments) -> Traced:
     try:
         twin = copy.deepcopy(module).double()
     except Exception as error:
@@ -98,13 +121,31 @@ def _compare(twin: nn.Module, traced: Traced, drawn: CallArguments) -> None:
         expected = _run(copy.deepcopy(twin), drawn)
         etype = torch.zeros_like(traced.src)
         graph = HeteroGraph(traced.src, traced.dst, etype, num_nodes=drawn.num_nodes, num_etypes=1)
-        values = {name: drawn.values[name] for name in drawn.features}
+        features = (*drawn.features, *drawn.edge_features)
+        values = {name: drawn.values[name] for name in features}
         values |= {name: rows.double() for name, rows in traced.constants.items()}
         values |= weights_of(traced, parameters_of(twin))
-        found = interpret(traced.program, values, graph)
-    found = found.reshape(drawn.num_nodes, *traced.result_shape)
-    if not isinstance(expected, Tensor) or expected.shape != found.shape:
+        found = interpret_results(traced.program, values, graph)
+    _check_equal(traced.form, filled(traced.form, found, traced.of_graph, drawn.values), expected)
+
+
+def _check_equal(form: Form, found: Any, expected: Any) -> None:
+    """Checks that what was found is what the layer returns."""
+    is_alike = type(found) is type(expected)
+    if isinstance(form, Several):
+        is_alike = is_alike and len(found) == len(expected)
+        if is_alike:
+            for part, one, other in zip(form.parts, found, expected, strict=True):
+                _check_equal(part, one, other)
+    elif isinstance(found, Tensor):
+        is_alike = is_alike and found.shape == expected.shape
+    else:
+        is_alike = is_alike and found == expected
+    if not is_alike:
         raise NotTraceable("its result has another form when it runs on numbers")
-    error = ((found - expected).abs().max() / expected.abs().max().clamp(min=1e-30)).item()
-    if not error <= _TOLERANCE:
-        raise NotTraceable(f"its program gives other numbers: they differ by {error:.0e}")
+    if isinstance(form, ResultRows):
+        error = ((found - expected).abs().max() / expected.abs().max().clamp(min=1e-30)).item()
+        if not error <= _TOLERANCE:
+            raise NotTraceable(f"its program gives other numbers: they differ by {error:.0e}")
+    elif isinstance(form, OfGraph) and not torch.equal(found, expected):
+        raise NotTraceable("what it returns of the edges depends on more than the edges")
