@@ -25,13 +25,11 @@ from hetune.variants.frontend.tracing.arguments import CallArguments, read_argum
 from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
-from hetune.variants.frontend.tracing.results import Form, ResultRows, filled
 from hetune.variants.frontend.tracing.validate import parameters_of, validated, weights_of
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.tensor_identity import identity
 from hetune.variants.program.limitation import limitation
-from hetune.variants.program.nodes import Space
 
 _GIVEN = GraphSlot[None, "WeakKeyDictionary[_Reader, _Given | str]"]()
 """What tracing on a graph gave, by reader, or why the graph is left to the module."""
@@ -191,7 +189,7 @@ class _Reader:
             1,
             graph_refusal=self._graph_refusal,
             read=self._read,
-            result_shape=_shape_of(traced.form),
+            result_shape=traced.result_shape,
         )
 
     def _weights(self) -> dict[str, Tensor]:
@@ -231,12 +229,6 @@ class _Reader:
     def _graph_refusal(self, module: object, graph: HeteroGraph) -> str | None:
         found = _given(graph).get(self, "it is no graph of the layer's")
         return found if isinstance(found, str) else None
-
-
-def _shape_of(form: Form) -> tuple[int, ...] | None:
-    """Of each node's row, where a call returns nothing else."""
-    is_tensor = isinstance(form, ResultRows) and form.space is Space.NODE
-    return form.shape if is_tensor else None
 
 
 def _shown(key: tuple[tuple[str, object], ...]) -> str:
@@ -314,9 +306,21 @@ class _TracedCall(Call):
         return {**given, **self._of_graph(graph).constants}
 
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Any:
-        """What the layer returns: its rows, and what follows from the graph."""
-        of_graph, form = self._of_graph(graph).others, self._reader.traced.form
-        return filled(form, results, of_graph, self._arguments.values)
+        """Rows as the layer gives them, and what torch makes of them."""
+        traced, given = self._reader.traced, self._arguments.values
+        found = dict(zip(traced.program.results, results, strict=True))
+        if traced.result_shape is not None:
+            return traced.result(found, {}, given, (), graph.num_nodes)
+        features = (*self._arguments.features, *self._arguments.edge_features)
+        found = {**{name: given[name] for name in features}, **found}
+        with torch.no_grad():
+            parameters, of_graph = parameters_of(self._module), self._of_graph(graph).others
+            return traced.result(found, parameters, given, of_graph, graph.num_nodes)
+
+    @property
+    def takes_out(self) -> bool:
+        """Whether the program's result is the call's."""
+        return self._reader.traced.result_shape is not None
 
     def _of_graph(self, graph: HeteroGraph) -> _OfGraph:
         if self._known is None:

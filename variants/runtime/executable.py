@@ -58,6 +58,7 @@ class Executable:
         self._given = tuple(param.name for param in params if param.role == "constant")
         self._constants = {} if self._given else constants_of(plan, domain)
         self._kept: dict[tuple[int, ...], _KeptConstants] = {}
+        self._kept_edges: dict[str, _KeptRows] = {}
         read = {buffer.name for buffer in plan.temporaries}
         edges = [p.name for p in reordered_features(plan.program) if p.name in read]
         order = edge_order(domain) if edges else None
@@ -105,8 +106,7 @@ class Executable:
             given = self.inputs(features)
             memory = self.memory()
             for name, order in self._reordered:
-                reorder(given[name].detach(), order, memory[name])
-                given[name] = memory[name]
+                given[name] = self._in_order(name, given[name], order, memory[name])
             buffers = {**self._constants, **weights, **memory, **given}
             results = self.results.allocate(out, buffers)
             buffers |= self.results.written(results)
@@ -121,6 +121,21 @@ class Executable:
                     mark()
             self.results.reorder(results, buffers)
         return results
+
+    def _in_order(self, name: str, rows: Tensor, order: Tensor, place: Tensor) -> Tensor:
+        """Rows of edges in the index's order: kept where the same tensor comes again, unchanged."""
+        kept = self._kept_edges.get(name)
+        if kept is None or not kept.seen.is_now(rows):
+            self._kept_edges.pop(name, None)
+            reorder(rows.detach(), order, place)
+            if self.workspace is not None and not rows.is_inference():
+                known = self._kept_edges
+                known[name] = _KeptRows(SeenTensor(rows, lambda _: known.pop(name, None)))
+            return place
+        if kept.rows is None:
+            kept.rows = torch.empty_like(place)
+            reorder(rows.detach(), order, kept.rows)
+        return kept.rows
 
     def release_indexes(self) -> None:
         """Lets go of indexes that no kernel reads, if none was built since this was called before.
@@ -194,6 +209,12 @@ class Executable:
                     flat = flat.view(torch.bfloat16)
                 temporaries[buffer.name] = flat.view(rows, *buffer.type.shape)
         return temporaries
+
+
+@dataclass(slots=True)
+class _KeptRows:
+    seen: SeenTensor
+    rows: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,15 +138,8 @@ def read_arguments(
     features = _features(values)
     if not features:
         raise NotTraceable("there are no features of nodes among the arguments, float32 [N, width]")
-    edge_features = tuple(
-        name
-        for name, value in values.items()
-        if isinstance(value, Tensor)
-        and value.is_floating_point()
-        and value.shape[:1] == (values[edges[0]].shape[1],)
-        and name not in features
-    )
-    return CallArguments(values, features, edges[0], edge_features)
+    found = CallArguments(values, features, edges[0])
+    return replace(found, edge_features=_edge_features(values, features, found.num_edges))
 
 
 def _features(values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -159,6 +152,19 @@ def _features(values: Mapping[str, Any]) -> tuple[str, ...]:
         and not name.startswith("edge")
     ]
     return tuple(name for name in floats if len(values[name]) == len(values[floats[0]]))
+
+
+def _edge_features(
+    values: Mapping[str, Any], features: tuple[str, ...], num_edges: int
+) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name, value in values.items()
+        if isinstance(value, Tensor)
+        and value.is_floating_point()
+        and value.shape[:1] == (num_edges,)
+        and name not in features
+    )
 
 
 @cache

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from hetune.variants.program.columns import by_columns
 from hetune.variants.program.nodes import (
+    Concat,
     End,
     Let,
     Map,
@@ -84,16 +86,43 @@ def needed(lets: list[Let], results: Iterable[str]) -> list[Let]:
 
 def follows_from_edges(program: Program) -> bool:
     """Whether a program computes something of nothing but features of edges and constants."""
-    roles = {param.name: param.role for param in program.params}
     of_edges = {
         p.name for p in program.params if p.role == "feature" and p.type.space is Space.EDGE
     }
-    known = {name for name, role in roles.items() if role == "constant"} | of_edges
+    known = {param.name for param in program.params if param.role == "constant"} | of_edges
     for let in program.lets:
         read = operands(let.op)
         if read and known.issuperset(read):
-            if not isinstance(let.op, Reshape) and of_edges.intersection(read):
-                return True
             known.add(let.name)
-            of_edges |= {let.name} if of_edges.intersection(read) else set()
+            if of_edges.intersection(read):
+                if not isinstance(let.op, Reshape):
+                    return True
+                of_edges.add(let.name)
     return False
+
+
+def with_parts_of_results(program: Program) -> tuple[Program, dict[str, tuple[str, ...]]]:
+    """The program that returns what its results have side by side, and of what each consists.
+
+    Where no result has, the program itself and nothing.
+    """
+    flat = by_columns(program)
+    ops = {let.name: let.op for let in flat.lets}
+    known = {p.name for p in flat.params if p.role != "feature"} | {
+        let.name for let in flat.lets if let.type.space is not Space.NODE
+    }
+    joined: dict[str, tuple[str, ...]] = {}
+    for whole, name in zip(program.results, flat.results, strict=True):
+        op = ops.get(name)
+        if isinstance(op, Reshape):
+            op = ops.get(op.x)
+        is_cut = isinstance(op, Concat) and not known & {*op.parts}
+        joined[whole] = op.parts if is_cut and isinstance(op, Concat) else (name,)
+    if all(len(parts) == 1 for parts in joined.values()):
+        return program, {}
+    parts = dict.fromkeys(part for parts in joined.values() for part in parts)
+    results = tuple(part for part in parts if part in ops)
+    lets = needed(list(flat.lets), results)
+    used = {name for let in lets for name in operands(let.op)}
+    params = tuple(param for param in flat.params if param.name in used)
+    return replace(flat, params=params, lets=tuple(lets), results=results), joined

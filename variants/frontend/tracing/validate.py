@@ -18,7 +18,6 @@ from hetune.variants.frontend.tracing.expressions import evaluate
 from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
-from hetune.variants.frontend.tracing.results import Form, OfGraph, ResultRows, Several, filled
 from hetune.variants.frontend.tracing.simplify import follows_from_edges
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.interpret import interpret_results
@@ -116,36 +115,52 @@ def _run(module: nn.Module, drawn: CallArguments) -> Any:
     return result
 
 
+def interpreted(traced: Traced, module: nn.Module, arguments: CallArguments) -> Any:
+    """What a program gives for the call that it was traced for, in float64.
+
+    Args:
+        traced: The program.
+        module: Its layer, in float64.
+        arguments: Of the call, floats in float64.
+    """
+    graph = HeteroGraph(
+        traced.src,
+        traced.dst,
+        torch.zeros_like(traced.src),
+        num_nodes=arguments.num_nodes,
+        num_etypes=1,
+    )
+    parameters = parameters_of(module)
+    features = (*arguments.features, *traced.edge_features)
+    values = {name: arguments.values[name] for name in features}
+    values |= {name: rows.double() for name, rows in traced.constants.items()}
+    values |= weights_of(traced, parameters)
+    results = interpret_results(traced.program, values, graph)
+    values |= zip(traced.program.results, results, strict=True)
+    given = arguments.values, traced.of_graph, arguments.num_nodes
+    return traced.result(values, parameters, *given)
+
+
 def _compare(twin: nn.Module, traced: Traced, drawn: CallArguments) -> None:
     with torch.no_grad():
         expected = _run(copy.deepcopy(twin), drawn)
-        etype = torch.zeros_like(traced.src)
-        graph = HeteroGraph(traced.src, traced.dst, etype, num_nodes=drawn.num_nodes, num_etypes=1)
-        features = (*drawn.features, *drawn.edge_features)
-        values = {name: drawn.values[name] for name in features}
-        values |= {name: rows.double() for name, rows in traced.constants.items()}
-        values |= weights_of(traced, parameters_of(twin))
-        found = interpret_results(traced.program, values, graph)
-    _check_equal(traced.form, filled(traced.form, found, traced.of_graph, drawn.values), expected)
+        _compare_results(interpreted(traced, twin, drawn), expected)
 
 
-def _check_equal(form: Form, found: Any, expected: Any) -> None:
-    """Checks that what was found is what the layer returns."""
-    is_alike = type(found) is type(expected)
-    if isinstance(form, Several):
-        is_alike = is_alike and len(found) == len(expected)
-        if is_alike:
-            for part, one, other in zip(form.parts, found, expected, strict=True):
-                _check_equal(part, one, other)
-    elif isinstance(found, Tensor):
-        is_alike = is_alike and found.shape == expected.shape
-    else:
-        is_alike = is_alike and found == expected
-    if not is_alike:
-        raise NotTraceable("its result has another form when it runs on numbers")
-    if isinstance(form, ResultRows):
-        error = ((found - expected).abs().max() / expected.abs().max().clamp(min=1e-30)).item()
-        if not error <= _TOLERANCE:
-            raise NotTraceable(f"its program gives other numbers: they differ by {error:.0e}")
-    elif isinstance(form, OfGraph) and not torch.equal(found, expected):
-        raise NotTraceable("what it returns of the edges depends on more than the edges")
+def _compare_results(found: Any, expected: Any) -> None:
+    """Compares tensors, in tuples, lists and dictionaries."""
+    match expected:
+        case Tensor():
+            if not isinstance(found, Tensor) or expected.shape != found.shape:
+                raise NotTraceable("its result has another form when it runs on numbers")
+            error = ((found - expected).abs().max() / expected.abs().max().clamp(min=1e-30)).item()
+            if not error <= _TOLERANCE:
+                raise NotTraceable(f"its program gives other numbers: they differ by {error:.0e}")
+        case dict():
+            _compare_results([*found.items()], [*expected.items()])
+        case list() | tuple() if type(found) is type(expected) and len(found) == len(expected):
+            for one, other in zip(found, expected, strict=True):
+                _compare_results(one, other)
+        case _:
+            if found != expected:
+                raise NotTraceable("its result has another form when it runs on numbers")
