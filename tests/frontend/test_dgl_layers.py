@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+import hetune
 from hetune.variants.frontend.dgl.on_edges import edges_of
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
@@ -107,3 +108,86 @@ def test_a_compiled_layer_gives_dgls_results(name):
         for variant in (None, *compiled.variants):
             assert error(compiled(g, X, *others, variant=variant), layer, g, X, *others) < 1e-5
         assert compiled.variants
+
+
+@torch.no_grad()
+def test_kernels_run_on_every_graph_and_its_changes():
+    layer = conv.GraphConv(WIDTH, 4, allow_zero_in_degree=True)
+    compiled = compile_layer(layer)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        for seed in range(2):
+            g = graph(seed, EDGES + seed)
+            for _ in range(2):
+                assert error(compiled(g, X), layer, g, X) < 1e-5
+                assert error(compiled(graph=g.int(), feat=X), layer, g, X) < 1e-5
+                assert edges_of(g) is edges_of(g.local_var())
+                g.add_edges([1, 2], [3, 4])
+        batch = dgl.batch([dgl.node_subgraph(g, range(25)), dgl.node_subgraph(g, range(25, NODES))])
+        assert error(compiled(batch, X), layer, batch, X) < 1e-5
+
+
+class Own(nn.Module):
+    """A user's layer, with functions of messages and a reducer of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.key, self.value = nn.Linear(WIDTH, 5), nn.Linear(WIDTH, 4)
+
+    def message(self, edges):
+        score = torch.tanh(edges.src["k"] + edges.dst["k"]).sum(-1, keepdim=True)
+        return {"score": score, "m": edges.src["v"]}
+
+    def reduce(self, nodes):
+        share = torch.softmax(nodes.mailbox["score"], dim=1)
+        return {"h": (share * nodes.mailbox["m"]).sum(1) + nodes.data["v"]}
+
+    def forward(self, g, x):
+        with g.local_scope():
+            g.ndata["k"], g.ndata["v"] = self.key(x), self.value(x)
+            g.update_all(self.message, self.reduce)
+            return g.ndata["h"]
+
+
+@torch.no_grad()
+def test_models_and_users_layers_are_compiled():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.own = conv.GATConv(WIDTH, 3, 2), Own()
+
+        def forward(self, g, x):
+            return self.own(g, self.first(g, x).flatten(1).relu())
+
+    net, g = Net().eval(), graph()
+    compiled = hetune.compile(net, backend="torch")
+    assert error(compiled(g, X), net, g, X) < 1e-5
+    assert all(layer.variant for layer in compiled.report().layers)
+    lonely = dgl.graph((edges_of(g)[0], edges_of(g)[1] // 2), num_nodes=NODES)
+    assert error(compiled.own(lonely, X), net.own, lonely, X) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("make", "change", "reason"),
+    [
+        (
+            lambda: conv.GATConv(WIDTH, 4, 2),
+            lambda g: dgl.remove_edges(g, g.in_edges(3, "eid")),
+            "0-in-degree",
+        ),
+        (lambda: conv.SAGEConv(WIDTH, 4, "lstm"), lambda g: g, "messages"),
+        (lambda: conv.GraphConv(WIDTH, 4), lambda g: dgl.to_block(g), "is a block"),
+        (lambda: conv.SGConv(WIDTH, 4, cached=True), lambda g: g, "writes to _cached_h"),
+    ],
+    ids=["zero_degree", "lstm", "block", "cached"],
+)
+@torch.no_grad()
+def test_what_is_no_program_runs_in_dgl(make, change, reason):
+    layer, g = make(), change(graph())
+    compiled = compile_layer(layer, backend="torch")
+    with pytest.warns(FallbackWarning, match=reason):
+        if reason == "0-in-degree":
+            with pytest.raises(dgl.DGLError, match=reason):
+                compiled(g, X)
+        else:
+            assert torch.equal(compiled(g, X), layer(g, X))

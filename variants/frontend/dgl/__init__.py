@@ -1,1 +1,1 @@
-"""DGL's layers and functions of messages, run on symbols: a graph that is called as a DGLGraph is."""
+"""DGL's layers, run on symbols: on a graph that they call as they do a `DGLGraph`."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hetune.variants.frontend.dgl.moves import Moves
+from hetune.variants.frontend.tracing.interpreter import words
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 
 Frame = dict[str, Any]
@@ -102,11 +103,8 @@ def _operator(name: str) -> None:
     setattr(Messages, name, operator)
 
 
-for _name in (
-    "__add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __pow__ __neg__ "
-    "__matmul__ __gt__ __lt__ __ge__ __le__ __abs__"
-).split():
-    _operator(_name)
+for _name in words("add radd sub rsub mul rmul truediv rtruediv pow neg matmul gt lt ge le abs"):
+    _operator(f"__{_name}__")
 
 
 def _of_edges(moves: Moves, value: Any) -> Any:
@@ -158,11 +156,11 @@ class _First(tuple[Tensor]):
         return iter((self[0], None))
 
 
-_OVER = frozenset("sum mean max min amax amin softmax".split())
-_EACH = frozenset(
+_OVER = words("sum mean max min amax amin softmax")
+_EACH = words(
     "add radd sub rsub mul rmul truediv rtruediv div pow neg matmul gt lt ge le abs linear relu "
     "leaky_relu elu gelu silu exp log sqrt rsqrt sigmoid tanh softplus square clamp sin cos "
-    "dropout where".split()
+    "dropout where"
 )
 
 

@@ -23,7 +23,7 @@ from hetune.variants.frontend.tracing.symbols import symbols_in
 from hetune.variants.graph.optional_packages import require
 
 _EDGES = "_hetune_edges"
-"""Where the edge_index of a graph is kept: with what holds the graph's edges, which never change."""
+"""Where the edge_index of a graph is kept: with what holds its edges, which never change."""
 _SENDING = frozenset(("update_all", "apply_edges"))
 _OF_EDGES = ("e", "norm")
 """What names of rows of edges begin with in DGL's layers."""
