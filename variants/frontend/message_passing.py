@@ -284,9 +284,20 @@ class _TracedCall(Call):
         return {**{name: self._arguments.values[name] for name in features}, **constants}
 
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Any:
-        """Rows as the layer gives them."""
-        (out,) = results
-        return out.reshape(graph.num_nodes, *self._reader.traced.result_shape)
+        """Rows as the layer gives them, and what torch makes of them."""
+        traced, given = self._reader.traced, self._arguments.values
+        found = dict(zip(traced.program.results, results, strict=True))
+        if traced.result_shape is not None:
+            return traced.result(found, {}, given, graph.num_nodes)
+        found = {**{name: given[name] for name in self._arguments.features}, **found}
+        with torch.no_grad():
+            parameters = parameters_of(self._module)
+            return traced.result(found, parameters, given, graph.num_nodes)
+
+    @property
+    def takes_out(self) -> bool:
+        """Whether the program's result is the call's."""
+        return self._reader.traced.result_shape is not None
 
 
 def _given(graph: HeteroGraph) -> WeakKeyDictionary[_Reader, Mapping[str, Tensor] | str]:
