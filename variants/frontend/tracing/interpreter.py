@@ -76,6 +76,8 @@ class Interpreter:
             return _LIKE[name](*args, **kwargs)
         if not isinstance(args[0] if args else None, Symbol) and name in ("expand_as", "view_as"):
             return getattr(args[0], name.removesuffix("_as"))(args[1].shape)
+        if not isinstance(args[0] if args else None, Symbol) and name in ("to", "type_as"):
+            return args[0].to(args[1].dtype)
         given = symbols_in((args, tuple(kwargs.values())))
         if name in _IN_PLACE_BASES and not isinstance(args[0], Symbol):
             pure = getattr(torch.Tensor, name.removesuffix("_"))

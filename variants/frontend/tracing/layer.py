@@ -14,6 +14,7 @@ from hetune.variants.errors import ProgramError
 from hetune.variants.frontend.tracing import arithmetic, edges, products, shapes  # noqa: F401
 from hetune.variants.frontend.tracing.alignment import is_rows, squeezed
 from hetune.variants.frontend.tracing.arguments import CallArguments
+from hetune.variants.frontend.tracing.edge_module import original
 from hetune.variants.frontend.tracing.expressions import Expression, parameter
 from hetune.variants.frontend.tracing.interpreter import Interpreter
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable, reason_of
@@ -113,7 +114,7 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
                 result = twin.forward(**given)
         except Exception as error:
             raise NotTraceable(reason_of(error)) from None
-    return _traced(type(module).__name__, recorder, result)
+    return _traced(type(original(module)).__name__, recorder, result)
 
 
 def _on_symbols(module: nn.Module, interpreter: Interpreter) -> Any:

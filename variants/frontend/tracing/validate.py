@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.frontend.tracing.arguments import CallArguments
+from hetune.variants.frontend.tracing.edge_module import original
 from hetune.variants.frontend.tracing.expressions import evaluate
 from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
@@ -83,7 +84,7 @@ def _run(module: nn.Module, drawn: CallArguments) -> Any:
         given = ((name, v) for name, v in drawn.values.items() if isinstance(v, Tensor))
         return [*parameters_of(module).items(), *given]
 
-    state, before = PythonState(module), [(name, t.clone()) for name, t in tensors()]
+    state, before = PythonState(original(module)), [(name, t.clone()) for name, t in tensors()]
     result = module(**drawn.values)
     pairs = zip(tensors(), before, strict=True)
     written = [name for (name, now), (_, then) in pairs if not torch.equal(now, then)]
