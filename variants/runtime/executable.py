@@ -167,13 +167,20 @@ class Executable:
             self._kept_edges.pop(name, None)
             reorder(rows.detach(), order, place)
             if self.workspace is not None and not rows.is_inference():
-                known = self._kept_edges
-                known[name] = _KeptRows(SeenTensor(rows, lambda _: known.pop(name, None)))
+                self._kept_edges[name] = _KeptRows(SeenTensor(rows, self._forgetting(name)))
             return place
         if kept.rows is None:
             kept.rows = torch.empty_like(place)
             reorder(rows.detach(), order, kept.rows)
         return kept.rows
+
+    def _forgetting(self, name: str) -> Callable[[object], None]:
+        known = self._kept_edges
+
+        def forget(_: object) -> None:
+            known.pop(name, None)
+
+        return forget
 
     def release_indexes(self) -> None:
         """Lets go of indexes that no kernel reads, if none was built since this was called before.
