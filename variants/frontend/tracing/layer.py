@@ -123,7 +123,8 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
         NotTraceable: It is no program; says why and where.
     """
     recorder = ProgramRecorder(arguments.num_nodes)
-    interpreter = Interpreter(recorder, arguments.num_edges, arguments.values)
+    others = {name: v for name, v in arguments.values.items() if name != arguments.edges}
+    interpreter = Interpreter(recorder, arguments.num_edges, others)
     given = dict(arguments.values)
     for name in arguments.features:
         value = given[name]
