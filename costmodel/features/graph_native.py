@@ -41,9 +41,11 @@ def features_of(index: GraphIndex, num_ntypes: int) -> np.ndarray:
     stats = index.relation_stats
     pairs = index.num_src_pairs, index.num_dst_pairs
     counts = np.array(
-        [index.num_nodes, index.num_edges, num_ntypes, index.num_etypes, *pairs], np.int64
+        [index.num_ids, index.num_edges, num_ntypes, index.num_etypes, *pairs], np.int64
     )
-    lists = index.src, index.src_pair_of_edge, index.indptr, index.dst_pair_etype
+    no_targets = index.indptr[-1:].expand(index.num_ids - index.num_nodes)
+    indptr = torch.cat([index.indptr, no_targets]) if len(no_targets) else index.indptr
+    lists = index.src, index.src_pair_of_edge, indptr, index.dst_pair_etype
     by_relation = stats.edges, stats.src_pairs, stats.dst_pairs
     out = np.empty(_MOST_FEATURES)
     found = library().hetune_graph_features(

@@ -29,11 +29,14 @@ REASONS = (
 
 
 def close(found, layer, arguments):
-    exact = {
-        name: value.double() if torch.is_tensor(value) and value.is_floating_point() else value
-        for name, value in arguments.items()
-    }
+    exact = {name: as_double(value) for name, value in arguments.items()}
     equal(found, copy.deepcopy(layer).double()(**exact))
+
+
+def as_double(value):
+    if isinstance(value, tuple):
+        return tuple(map(as_double, value))
+    return value.double() if torch.is_tensor(value) and value.is_floating_point() else value
 
 
 def equal(found, expected):
@@ -149,6 +152,42 @@ def test_attention_is_returned_for_the_layers_own_edges(make):
     assert getattr(layer, "_alpha", None) is None
 
 
+BIPARTITE = {
+    "SAGE": lambda: pyg.SAGEConv((WIDTH, 5), 4),
+    "SAGE of sources": lambda: pyg.SAGEConv((WIDTH, 5), 4, "max", root_weight=False, project=True),
+    "GAT": lambda: pyg.GATConv((WIDTH, 5), 4, heads=2, edge_dim=3, add_self_loops=False),
+    "GAT with loops": lambda: pyg.GATConv((WIDTH, 5), 4, heads=2),
+    "GATv2": lambda: pyg.GATv2Conv((WIDTH, 5), 4, add_self_loops=False, residual=True),
+    "Graph": lambda: pyg.GraphConv((WIDTH, 5), 4, "mean"),
+    "Transformer": lambda: pyg.TransformerConv((WIDTH, 5), 4, heads=2),
+    "GIN": lambda: pyg.GINConv(mlp(WIDTH, 8, 4)),
+}
+
+
+@pytest.mark.parametrize("name", BIPARTITE)
+@torch.no_grad()
+def test_pairs_of_features_have_sources_of_their_own(name):
+    layer = BIPARTITE[name]().eval()
+    compiled = compile_layer(layer, backend="torch" if name in ("GATv2", "Transformer") else "cpp")
+    draw = torch.Generator().manual_seed(0)
+    for sources, targets in ((70, 20), (9, 60)):
+        ends = [torch.randint(most - 2, (300,), generator=draw) for most in (sources, targets)]
+        x = [torch.randn(sources, WIDTH, generator=draw), torch.randn(targets, 5, generator=draw)]
+        x[1] = None if name in ("SAGE of sources", "GIN") else x[1]
+        arguments = {"x": tuple(x), "edge_index": torch.stack(ends), "size": (sources, targets)}
+        if name == "Graph":
+            arguments["edge_weight"] = torch.rand(300, generator=draw)
+        if "edge_dim" in vars(layer) and layer.edge_dim:
+            arguments["edge_attr"] = torch.rand(300, 3, generator=draw)
+        if name in ("GATv2", "Transformer"):
+            del arguments["size"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FallbackWarning)
+            close(compiled(**arguments), layer, arguments)
+        for variant in compiled.variants if compiled._runs.backend.name == "torch" else ():
+            close(compiled(**arguments, variant=variant), layer, arguments)
+
+
 @torch.no_grad()
 def test_batch_norm_in_training_runs_uncompiled():
     layer = pyg.GINConv(mlp(WIDTH, 8, 4)).eval()
@@ -226,8 +265,6 @@ def test_other_calls_run_uncompiled_or_are_refused():
     compiled = compile_layer(layer, backend="torch")
     arguments = arguments_on(EDGES, NODES, ())
     close(compiled(**arguments), layer, arguments)
-    with pytest.warns(FallbackWarning, match="x is a tuple: tensors and numbers compile"):
-        compiled((arguments["x"], arguments["x"]), EDGES)
     with (
         pytest.warns(FallbackWarning, match="autocast is on"),
         torch.autocast("cpu", dtype=torch.bfloat16),

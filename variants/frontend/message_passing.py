@@ -36,7 +36,9 @@ from hetune.variants.program.nodes import Space
 
 _GIVEN = GraphSlot[None, "WeakKeyDictionary[_Reader, _Given | str]"]()
 """What tracing on a graph gave, by reader, or why the graph is left to the module."""
-_GRAPHS: WeakValueDictionary[tuple[int, int, int], HeteroGraph] = WeakValueDictionary()
+_GRAPHS: WeakValueDictionary[tuple[int, tuple[int, int | None], int], HeteroGraph] = (
+    WeakValueDictionary()
+)
 """Graphs that layers of a model may share, by the edge_index, the nodes and the edges."""
 _SHARING = threading.Lock()
 """Held while a layer looks for a graph to share and makes it its own."""
@@ -278,8 +280,9 @@ class _TracedCall(Call):
 
     @property
     def others(self) -> tuple[object, ...]:
-        """The number of nodes, and whose constants are kept with the graph, in what mode."""
-        return self._arguments.num_nodes, self._reader, self._mode
+        """The numbers of nodes, and whose constants are kept with the graph, in what mode."""
+        arguments = self._arguments
+        return arguments.num_nodes, arguments.num_sources, self._reader, self._mode
 
     def graph(self) -> HeteroGraph:
         """The edges that messages go along, after the layer has added or removed some."""
@@ -287,10 +290,13 @@ class _TracedCall(Call):
         edge_index = arguments.values[arguments.edges]
         try:
             traced = self._traced()
-            graph = _graph_of(edge_index, traced, arguments.num_nodes)
+            counts = arguments.num_nodes, arguments.num_sources
+            graph = _graph_of(edge_index, traced, counts)
             self._keep(graph, traced)
             return graph
         except GraphError:
+            if arguments.sources:
+                raise
             etype = torch.zeros_like(edge_index[0])
             check_edge_tensors(edge_index, etype, arguments.num_nodes, 1)
             raise
@@ -314,21 +320,22 @@ class _TracedCall(Call):
         """Features by name, and constants."""
         arguments = self._arguments
         names = {param.name for param in self._reader.adapter.inputs}
-        features = (*arguments.features, *arguments.edge_features)
+        features = (*arguments.features, *arguments.sources, *arguments.edge_features)
         given = {name: arguments.values[name] for name in features if name in names}
         return {**given, **self._of_graph(graph).constants}
 
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Any:
         """Rows as the layer gives them, and what torch makes of them."""
-        traced, given = self._reader.traced, self._arguments.values
+        arguments, traced = self._arguments, self._reader.traced
+        given = arguments.values
         found = dict(zip(traced.program.results, results, strict=True))
         if traced.result_shape is not None:
-            return traced.result(found, {}, given, (), graph.num_nodes)
-        features = (*self._arguments.features, *self._arguments.edge_features)
+            return traced.result(found, {}, given, (), graph.num_targets)
+        features = (*arguments.features, *arguments.sources, *arguments.edge_features)
         found = {**{name: given[name] for name in features}, **found}
         with torch.no_grad():
             parameters, of_graph = parameters_of(self._module), self._of_graph(graph).others
-            return traced.result(found, parameters, given, of_graph, graph.num_nodes)
+            return traced.result(found, parameters, given, of_graph, graph.num_targets)
 
     @property
     def takes_out(self) -> bool:
@@ -376,13 +383,13 @@ def _given(graph: HeteroGraph) -> WeakKeyDictionary[_Reader, _Given | str]:
     return graph.state.of(_GIVEN, None, WeakKeyDictionary)
 
 
-def _graph_of(edge_index: Tensor, given: Traced, num_nodes: int) -> HeteroGraph:
+def _graph_of(edge_index: Tensor, given: Traced, counts: tuple[int, int | None]) -> HeteroGraph:
     """The graph of what a layer makes of an edge_index, with the indexes that others made."""
-    key = id(edge_index), num_nodes, len(given.src)
+    key = id(edge_index), counts, len(given.src)
     with _SHARING:
         graph = _GRAPHS.get(key)
         if graph is None or not _is_of(graph, given):
-            graph = _GRAPHS[key] = given.graph(num_nodes)
+            graph = _GRAPHS[key] = given.graph(*counts)
     return graph
 
 

@@ -79,7 +79,7 @@ class DeviceIndex(GraphIndex):
         pair = dst.long() * self.num_etypes + etype
         ids = by_source[torch.argsort(pair[by_source], stable=True)]
         src, dst, etype = src[ids], dst[ids], etype[ids]
-        nodes = max(self.num_nodes, 1)
+        nodes = max(self.num_ids, 1)
         keys, of_edge = torch.unique(etype.long() * nodes + src, return_inverse=True)
         pairs = of_edge.int(), (keys % nodes).int(), (keys // nodes).int()
         return EdgeOrder(ids.int(), src.int(), dst.int(), etype.int(), *pairs)

@@ -50,7 +50,8 @@ class GraphIndex(Steps):
     Attributes:
         relations: The relations it is limited to, ascending; None for all edges.
         num_edges: E.
-        num_nodes: N.
+        num_nodes: N; of a `BipartiteGraph` that of the destinations.
+        num_ids: More than any id of a node.
         num_etypes: R.
         device: Where the tensors are.
         retention: What is kept of all indexes of the graph.
@@ -62,7 +63,8 @@ class GraphIndex(Steps):
         """Prefer `GraphIndex.of`, which shares indexes."""
         super().__init__()
         self.relations = relations
-        self.num_nodes, self.num_etypes = graph.num_nodes, graph.num_etypes
+        self.num_nodes, self.num_etypes = graph.num_targets, graph.num_etypes
+        self.num_ids = graph.num_nodes
         self._graph = weakref.ref(graph)
         src, dst, etype = (ids.to(self.device) for ids in (graph.src, graph.dst, graph.etype))
         self._edges = src, dst, etype
@@ -175,7 +177,8 @@ class GraphIndex(Steps):
 
         def build() -> torch.Tensor:
             ends = self.src if end == "src" else self.dst
-            has_edge = torch.zeros(self.num_nodes, dtype=torch.bool, device=ends.device)
+            count = self.num_ids if end == "src" else self.num_nodes
+            has_edge = torch.zeros(count, dtype=torch.bool, device=ends.device)
             has_edge[ends.long()] = True
             return (has_edge == having).nonzero().flatten().int()
 
@@ -186,7 +189,7 @@ class GraphIndex(Steps):
         """First of each node's outgoing edges, were they by source, and E: source CSC, [N + 1]."""
 
         def build() -> torch.Tensor:
-            counts = torch.bincount(self.src, minlength=self.num_nodes)
+            counts = torch.bincount(self.src, minlength=self.num_ids)
             return torch.cat([counts.new_zeros(1), counts.cumsum(0)]).int()
 
         return self.step("csc_indptr", build)
@@ -305,7 +308,7 @@ class GraphIndex(Steps):
         return self.step("order", self._sorted)
 
     def _sorted(self) -> EdgeOrder:
-        counts = self.num_nodes, self.num_etypes
+        counts = self.num_ids, self.num_etypes
         return EdgeOrder(*index_native.order_edges(*self._edges, *counts))
 
     def _column(self, name: str) -> torch.Tensor:

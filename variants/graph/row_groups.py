@@ -93,13 +93,13 @@ def node_type_groups(
     Raises:
         InputError: `block_nodes` is not positive.
     """
-    nodes = graph.num_nodes
+    nodes = graph.num_targets
     if blocks is None:
         check_block_nodes(block_nodes)
         cuts = np.append(np.arange(0, nodes, block_nodes), nodes)
     else:
         cuts = blocks.numpy()
-    offsets = np.asarray(graph.node_offsets)
+    offsets = np.minimum(graph.node_offsets, nodes)
     group_ptr = np.union1d(cuts, offsets)
     group_type = np.searchsorted(offsets, group_ptr[:-1], side="right") - 1
     block_ptr = np.searchsorted(group_ptr, cuts)

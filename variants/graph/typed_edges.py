@@ -52,6 +52,16 @@ class TypedEdges:
         return self.ntype.numel()
 
     @property
+    def num_sources(self) -> int:
+        """How many nodes edges may come from: N, but of a `BipartiteGraph`."""
+        return self.num_nodes
+
+    @property
+    def num_targets(self) -> int:
+        """How many nodes edges may lead to: likewise."""
+        return self.num_nodes
+
+    @property
     def num_edges(self) -> int:
         """E."""
         return self.src.numel()

@@ -116,7 +116,7 @@ class _Machine(RowTensors):
     def _has_edge(self, end: End) -> torch.Tensor:
         """Whether each node has an edge at that end."""
         index = self.index_of("")
-        found = torch.zeros(self.graph.num_nodes, dtype=torch.bool, device=self.device)
+        found = torch.zeros(self.graph.num_targets, dtype=torch.bool, device=self.device)
         found[(index.src if end is End.SRC else index.dst).long()] = True
         return found
 

@@ -20,7 +20,7 @@ def row_count(rows: Rows, index_of: IndexOf, graph: HeteroGraph) -> int:
     """How many rows a space (of a group) has."""
     match rows.space:
         case Space.NODE:
-            return graph.num_nodes
+            return graph.num_targets
         case Space.NTYPE:
             return graph.num_ntypes
         case Space.ETYPE:
@@ -65,6 +65,8 @@ class RowTensors:
 
     def _view(self, name: str, type: Type, tensor: torch.Tensor) -> torch.Tensor:
         count = self.count(Rows(type.space, type.group))
+        if type.space is Space.NODE and len(tensor) == self.graph.num_sources:
+            count = len(tensor)  # read at sources, which may be other nodes
         shape = (count, *type.shape)
         if tensor.shape[:1] != (count,) or tensor.numel() != count * type.width:
             raise InputError(

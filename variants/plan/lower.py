@@ -8,6 +8,7 @@ whichever kernels contribute.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from dataclasses import replace
 
 from hetune.variants.errors import ProgramError
 from hetune.variants.kernel.device import Device
@@ -84,6 +85,7 @@ def lower(
     if reason := limitation(program):
         raise ProgramError(f"no kernel computes the program {program.name!r} yet: {reason}")
     program = with_degrees(by_rule(by_columns(program)))
+    narrow = narrow and not any(param.type.space is Space.SOURCE for param in program.params)
     return Lowering(program, fuse_sums, separate_products).plan(device, one_pass, narrow)
 
 
@@ -96,7 +98,11 @@ class Lowering:
 
     def __init__(self, program: Program, fuse_sums: bool, separate_products: bool) -> None:
         self.program = program
-        self.types: Mapping[str, Type] = program.types
+        # Kernels read rows of sources as those of nodes at the end of their edges.
+        self.types: Mapping[str, Type] = {
+            name: replace(kind, space=Space.NODE) if kind.space is Space.SOURCE else kind
+            for name, kind in program.types.items()
+        }
         self.ops: Mapping[str, Op] = {let.name: let.op for let in program.lets}
         self.users: Mapping[str, tuple[Let, ...]] = users(program)
         self.fuse_sums = fuse_sums

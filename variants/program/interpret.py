@@ -237,7 +237,9 @@ class _Machine:
     def _num_rows(self, type_: Type) -> int:
         match type_.space:
             case Space.NODE:
-                return self._graph.num_nodes
+                return self._graph.num_targets
+            case Space.SOURCE:
+                return self._graph.num_sources
             case Space.EDGE:
                 return self._rows[type_.group].edges.numel()
             case Space.NTYPE:
@@ -257,7 +259,9 @@ class _Machine:
                 return torch.zeros(count, dtype=torch.int64, device=self._graph.device)
             case Space.NODE, Space.EDGE:
                 return rows.src if end is End.SRC else rows.dst
-            case Space.NODE, _:
+            case Space.SOURCE, Space.EDGE:
+                return rows.src
+            case ((Space.NODE | Space.SOURCE), _):
                 return rows.pairs(space)[0] % max(self._graph.num_nodes, 1)
             case Space.EDGE, _:
                 return rows.edges

@@ -17,7 +17,8 @@ _COPIES = 3
 def interpreter_bytes(program: Program, graph: HeteroGraph) -> int:
     """Most bytes that `interpret` holds on a graph in float32, parameters included."""
     rows = {
-        Space.NODE: graph.num_nodes,
+        Space.NODE: graph.num_targets,
+        Space.SOURCE: graph.num_sources,
         Space.EDGE: graph.num_edges,
         Space.SRC_PAIR: graph.num_edges,
         Space.DST_PAIR: graph.num_edges,

@@ -34,6 +34,8 @@ def limitation(program: Program) -> str | None:
 def _limitation(let: Let, types: dict[str, Type]) -> str | None:
     if let.type.space.is_weight and not isinstance(let.op, Reduce | Take):
         return None  # computed once per set of parameters, by the interpreter
+    if let.type.space is Space.SOURCE:
+        return f"{let.name} has rows of sources: take them to pairs or edges first"
     match let.op:
         case Concat() | Slice():
             return (

@@ -24,6 +24,8 @@ class Space(StrEnum):
     """Distinct (source node, edge type) pairs that have an edge."""
     DST_PAIR = "dst_pair"
     """Distinct (destination node, edge type) pairs that have an edge."""
+    SOURCE = "source"
+    """Nodes that edges come from, where these are others than the nodes that they lead to."""
     NTYPE = "ntype"
     ETYPE = "etype"
     SHARED = "shared"
@@ -151,7 +153,7 @@ def ends_between(coarse: Space, fine: Space) -> tuple[End, ...]:
             return End.SRC, End.DST
         case Space.NODE, Space.DST_PAIR:
             return (End.DST,)
-        case Space.NODE, Space.SRC_PAIR:
+        case (Space.NODE | Space.SOURCE, Space.SRC_PAIR) | (Space.SOURCE, Space.EDGE):
             return (End.SRC,)
         case (Space.NTYPE, Space.NODE) | (Space.EDGE, Space.EDGE):
             return (End.NONE,)
@@ -265,8 +267,8 @@ Op = (
 class Param:
     """An input of the program: per-run ``feature``, ``constant``, or a ``weight`` of the layer.
 
-    Features and constants have rows of nodes, or of edges in the graph's own order. Constants
-    depend on the graph alone: what is computed of them alone is computed once per graph.
+    Features and constants have rows of nodes, of sources, or of edges in the graph's own order.
+    Constants depend on the graph alone: what is computed of them alone is computed once per graph.
     """
 
     name: str

@@ -85,7 +85,7 @@ def _check_param(param: Param) -> None:
             f"{where} is a weight in {space}: give it a type space (ntype, etype, shared), or make "
             "it a feature"
         )
-    if param.role != "weight" and space not in (Space.NODE, Space.EDGE):
+    if param.role != "weight" and space not in (Space.NODE, Space.SOURCE, Space.EDGE):
         raise ProgramError(
             f"{where} is a {param.role} in {space}: {param.role}s are given per node or edge"
         )

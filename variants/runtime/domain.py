@@ -113,7 +113,9 @@ class Domain:
     def _counted(self, space: Space, group: str) -> int:
         match space:
             case Space.NODE:
-                return self.graph.num_nodes
+                return self.graph.num_targets
+            case Space.SOURCE:
+                return self.graph.num_sources
             case Space.NTYPE:
                 return self.graph.num_ntypes
             case Space.ETYPE:

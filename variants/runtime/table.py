@@ -152,7 +152,7 @@ class CandidateTable:
         )
         found += work.reshape(rows, len(COLUMNS))
         self._add_gathers(found, counts)
-        nodes = max(domain.graph.num_nodes, 1)
+        nodes = max(domain.graph.num_targets, 1)
         cuts = block_counts(nodes, self._sizes)
         found[:, _COLUMN["blocks"]] = blocks = cuts[:rows]
         found[:, _COLUMN["block_nodes"]] = np.ceil(nodes / blocks)

@@ -95,9 +95,9 @@ def _rows_and_types(
     """Row ids, ascending, and the type of each."""
     match tiling.rows.space:
         case Space.NODE:
-            ntype = graph.ntype.to(index.device)
+            ntype = graph.ntype[: graph.num_targets].to(index.device)
             if tiling.only is End.NONE:
-                return torch.arange(graph.num_nodes, device=index.device).int(), ntype
+                return torch.arange(len(ntype), device=index.device).int(), ntype
             rows = index.nodes_with_edges(str(tiling.only))
             return rows, ntype[rows.long()]
         case Space.EDGE:

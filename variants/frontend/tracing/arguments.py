@@ -25,6 +25,8 @@ class CallArguments:
     Attributes:
         values: All that were given.
         features: Names of the features of nodes, float [N, *row shape].
+        sources: Names of the features of sources, float [sources, *row shape], where these are
+            other nodes than those that messages reach.
         edges: Name of the edges, int64 [2, E].
         edge_features: Names of the features of edges, float [E, *row shape].
     """
@@ -33,11 +35,33 @@ class CallArguments:
     features: tuple[str, ...]
     edges: str
     edge_features: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
 
     @property
     def num_nodes(self) -> int:
-        """N."""
-        return int(self.values[self.features[0]].shape[0])
+        """N: of the nodes that messages reach."""
+        if self.features:
+            return int(self.values[self.features[0]].shape[0])
+        sizes = [value for value in self.values.values() if isinstance(value, tuple)]
+        known = sizes[0][1] if sizes else None
+        return len(self.values[self.sources[0]]) if known is None else int(known)
+
+    @property
+    def num_sources(self) -> int | None:
+        """How many sources there are, where these are other nodes."""
+        return len(self.values[self.sources[0]]) if self.sources else None
+
+    def given(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """What a forward takes, with its pairs put together again.
+
+        Args:
+            values: In place of the call's own.
+        """
+        found = dict(values)
+        for name in self.sources:
+            pair = name.removesuffix(_SOURCE)
+            found[pair] = found.pop(name), found.pop(pair + _TARGET, None)
+        return found
 
     @property
     def num_edges(self) -> int:
@@ -47,7 +71,7 @@ class CallArguments:
     @property
     def graph_tensors(self) -> tuple[Tensor, ...]:
         """All tensors but features."""
-        features = (*self.features, *self.edge_features)
+        features = (*self.features, *self.edge_features, *self.sources)
         others = (v for name, v in self.values.items() if name not in features)
         return tuple(value for value in others if isinstance(value, Tensor))
 
@@ -58,8 +82,12 @@ class CallArguments:
 
     def _kind(self, name: str) -> object:
         value = self.values[name]
+        if isinstance(value, tuple):
+            return "size"
         if not isinstance(value, Tensor):
             return type(value), value
+        if name in self.sources:
+            return "feature of sources", tuple(value.shape[1:])
         if name in self.features or name in self.edge_features:
             kind = "feature" if name in self.features else "edge feature"
             return kind, tuple(value.shape[1:])
@@ -72,16 +100,18 @@ class CallArguments:
 
         Some nodes have no edges; some edges are loops, and some are there twice.
         """
-        edges = 3 * num_nodes + 1
+        edges, num_sources = 3 * num_nodes + 1, 2 * num_nodes + 1
         ends = torch.randint(0, num_nodes - 2, (2, edges), generator=random)
-        ends[:, 1:4] = ends[0, 1:4]
+        if self.sources:
+            ends[0] = torch.randint(0, num_sources - 2, (edges,), generator=random)
+        ends[:, 1:4] = ends[1, 1:4]
         ends[:, 4:7] = ends[:, 7:10]
 
         def other(name: str, value: Tensor) -> Tensor:
             count = {self.num_edges: edges, self.num_nodes: num_nodes}
             shape = tuple(value.shape)
-            if name in self.features:
-                shape = (num_nodes, *shape[1:])
+            if name in self.features or name in self.sources:
+                shape = (num_nodes if name in self.features else num_sources, *shape[1:])
             elif name in self.edge_features or (
                 name.startswith("edge") and shape[:1] == (self.num_edges,)
             ):
@@ -102,7 +132,7 @@ class CallArguments:
             if name == self.edges
             else other(name, value).cpu()
             if isinstance(value, Tensor)
-            else value
+            else _sizes(value, num_sources if self.sources else num_nodes, num_nodes)
             for name, value in self.values.items()
         }
         return replace(self, values=values)
@@ -126,20 +156,66 @@ def read_arguments(
         except TypeError as error:
             raise InputError(f"{type(module).__name__}: {error}") from None
         bound.pop(next(iter(signature.parameters)))
-    values = {name: as_plain(value) for name, value in bound.items() if value is not None}
+    values, sources = _without_pairs(bound)
     for name, value in values.items():
         if isinstance(value, Tensor):
             check_tensor(name, value)
-        elif not isinstance(value, bool | int | float | str):
+        elif not _are_sizes(value) and not isinstance(value, bool | int | float | str):
             raise NotTraceable(f"{name} is a {type(value).__name__}: tensors and numbers compile")
     edges = [name for name, value in values.items() if _are_edges(value)]
     if not edges:
         raise NotTraceable("there are no edges among the arguments, int64 [2, E]")
-    features = _features(values)
-    if not features:
+    features = _features({n: value for n, value in values.items() if n not in sources})
+    if not features and not sources:
         raise NotTraceable("there are no features of nodes among the arguments, float32 [N, width]")
-    found = CallArguments(values, features, edges[0])
-    return replace(found, edge_features=_edge_features(values, features, found.num_edges))
+    found = CallArguments(values, features, edges[0], sources=sources)
+    counts = found.num_sources or found.num_nodes, found.num_nodes
+    for name, value in values.items():
+        if isinstance(value, tuple) and _sizes(value, *counts) != value:
+            raise NotTraceable(f"{name} is {value}, not the rows of features: {counts}")
+    if len({len(values[name]) for name in sources}) > 1:
+        raise NotTraceable(f"{', '.join(sources)} have different numbers of rows")
+    edge_features = _edge_features(values, (*features, *sources), found.num_edges)
+    return replace(found, edge_features=edge_features)
+
+
+_SOURCE, _TARGET = "_src", "_dst"
+"""What the names of the parts of a pair end with."""
+
+
+def _without_pairs(bound: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What was given, its pairs of sources and targets taken apart; the names of sources."""
+    values: dict[str, Any] = {}
+    sources = []
+    for name, value in bound.items():
+        match value:
+            case (Tensor() as source, (Tensor() | None) as target) if isinstance(value, tuple):
+                sources.append(name + _SOURCE)
+                parts = {name + _SOURCE: source, name + _TARGET: target}
+            case _:
+                parts = {name: value}
+        for key, part in parts.items():
+            if key in values:
+                raise NotTraceable(f"there are two arguments {key}")
+            if part is not None:
+                values[key] = as_plain(part)
+    return values, tuple(sources)
+
+
+def _are_sizes(value: object) -> bool:
+    return (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and all(size is None or type(size) is int for size in value)
+    )
+
+
+def _sizes(value: Any, num_sources: int, num_targets: int) -> Any:
+    """Sizes of another graph, None where they were; anything else as it is."""
+    if not isinstance(value, tuple):
+        return value
+    counts = num_sources, num_targets
+    return tuple(None if was is None else n for was, n in zip(value, counts, strict=True))
 
 
 def _features(values: Mapping[str, Any]) -> tuple[str, ...]:

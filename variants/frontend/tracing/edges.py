@@ -9,7 +9,7 @@ from hetune.variants.frontend.tracing.alignment import Shape, is_rows, rows_of
 from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.symbols import RowValue
-from hetune.variants.program.nodes import Reduce, Space, Take
+from hetune.variants.program.nodes import End, Reduce, Space, Take
 
 _FUNCTIONS = {
     "sum": "sum",
@@ -24,11 +24,15 @@ def gathered(at: Interpreter, x: Tensor, dim: int, index: Tensor) -> RowValue:
     found = rows_of(x)
     if dim % x.dim() != found.axis:
         raise NotTraceable("elements of rows are indexed by a tensor: slice them")
-    if at.recorder.types[found.name].space is not Space.NODE:
+    space = at.recorder.types[found.name].space
+    if space not in (Space.NODE, Space.SRC_PAIR):
         raise NotTraceable("rows of edges are indexed: only rows of nodes are, by an end of edges")
     if is_rows(index) or index.dtype not in (torch.int64, torch.int32) or index.dim() != 1:
         raise NotTraceable("rows are indexed by something else than an end of the edges")
     end = at.recorder.end_of(index)
+    if space is Space.SRC_PAIR:
+        at.recorder.source_ends.add(end)
+        end = End.NONE
     return RowValue(at.recorder.emit(Take(found.name, Space.EDGE, end), "take"), found.axis)
 
 

@@ -22,14 +22,16 @@ from hetune.variants.frontend.tracing.own_tensors import OwnTensors
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder, RowTypes
 from hetune.variants.frontend.tracing.simplify import (
     needed,
+    with_direct_takes,
     with_ends_swapped,
     with_parts_of_results,
     with_softmaxes,
 )
 from hetune.variants.frontend.tracing.symbols import RowValue, symbol
 from hetune.variants.frontend.tracing.tail import finished, key_of, leaves, outputs, rows
+from hetune.variants.graph.bipartite import BipartiteGraph
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.program.nodes import Param, Program, Reshape, Space, Type, operands
+from hetune.variants.program.nodes import End, Param, Program, Reshape, Space, Take, Type, operands
 from hetune.variants.program.text import show
 from hetune.variants.program.verify import verify
 
@@ -89,13 +91,26 @@ class Traced:
         }
         return finished(self.output, parameters, {**found, **whole}, given, of_graph, num_nodes)
 
-    def graph(self, num_nodes: int) -> HeteroGraph:
+    def graph(self, num_nodes: int, num_sources: int | None = None) -> HeteroGraph:
         """The edges that messages go along.
+
+        Args:
+            num_nodes: That they may lead to.
+            num_sources: That they come from, where these are others.
 
         Raises:
             GraphError: They are no graph.
         """
         etype, ntype = self.kinds.get(Space.EDGE), self.kinds.get(Space.NODE)
+        if num_sources is not None:
+            return BipartiteGraph(
+                self.src,
+                self.dst,
+                None if etype is None else etype.index,
+                num_sources=num_sources,
+                num_targets=num_nodes,
+                num_etypes=self.num_etypes,
+            )
         return HeteroGraph(
             self.src,
             self.dst,
@@ -132,11 +147,16 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
     others = {name: v for name, v in arguments.values.items() if name != arguments.edges}
     interpreter = Interpreter(recorder, arguments.num_edges, others)
     given = dict(arguments.values)
-    for name in (*arguments.features, *arguments.edge_features):
+    spaces = dict.fromkeys(arguments.features, Space.NODE)
+    spaces |= dict.fromkeys(arguments.edge_features, Space.EDGE)
+    spaces |= dict.fromkeys(arguments.sources, Space.SOURCE)
+    for name, space in spaces.items():
         value = given[name]
-        space = Space.NODE if name in arguments.features else Space.EDGE
-        recorder.counts.setdefault(space, len(value))
         whole = recorder.feature(name, Type(space, tuple(value.shape[1:])))
+        if space is Space.SOURCE:
+            space = Space.SRC_PAIR
+            whole = recorder.emit(Take(whole, space, End.SRC), f"{name}_with_edges")
+        recorder.counts.setdefault(space, len(value))
         rows = recorder.emit(Reshape(whole, squeezed(value.shape[1:])), f"{name}_rows")
         shape = tuple(value.shape)
         given[name] = symbol(RowValue(rows, 0), shape, value.dtype, value.device, interpreter)
@@ -144,7 +164,7 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
     with torch.no_grad():
         try:
             with OwnTensors(arguments.values.values()):
-                result = twin.forward(**given)
+                result = twin.forward(**arguments.given(given))
         except Exception as error:
             raise NotTraceable(reason_of(error)) from None
     return _traced(type(original(module)).__name__, recorder, result, arguments)
@@ -196,6 +216,8 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any, arguments: CallAr
         raise NotTraceable("its result has no row for each node or edge on its first axis")
     if not recorder.ends:
         raise NotTraceable("it uses no edges")
+    if arguments.sources:
+        recorder.check_sources()
     whole = _program(name, recorder, tuple(results))
     program, joined = with_parts_of_results(whole)
     if joined and shape is not None:
@@ -211,7 +233,7 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any, arguments: CallAr
 
 def _program(name: str, recorder: ProgramRecorder, results: tuple[str, ...]) -> Program:
     lets = with_ends_swapped(recorder.lets) if recorder.is_swapped() else recorder.lets
-    lets = needed(with_softmaxes(lets), results)
+    lets = needed(with_softmaxes(with_direct_takes(lets)), results)
     used = {name for let in lets for name in operands(let.op)}
     made = tuple(result for result in results if recorder.op_of(result) is not None)
     if not made:

@@ -40,6 +40,7 @@ class ProgramRecorder:
         weights: What each weight is, by name.
         constants: What follows from the graph alone, rows first.
         ends: The index of each edge at either end, in the order in which they were met.
+        source_ends: Ends at which edges read sources, where these are other nodes.
         kinds: The type of each edge, and of each node, where weights have a row for each type.
     """
 
@@ -51,6 +52,7 @@ class ProgramRecorder:
         self.weights: dict[str, Expression] = {}
         self.constants: dict[str, Tensor] = {}
         self.ends: list[Tensor] = []
+        self.source_ends: set[End] = set()
         self.kinds: dict[Space, RowTypes] = {}
         self._made: dict[Op, str] = {}
         self._ops: dict[str, Op] = {}
@@ -155,6 +157,21 @@ class ProgramRecorder:
     def is_of_nodes(self, name: str) -> bool:
         """Whether a value has a row for each node."""
         return self.types[name].space is Space.NODE
+
+    def check_sources(self) -> None:
+        """Checks that sources, where they are other nodes, are read at one end, and alone there.
+
+        Raises:
+            NotTraceable: They are not.
+        """
+        ends = {
+            let.op.end
+            for let in self.lets
+            if isinstance(let.op, Reduce | Take)
+            and Space.NODE in (let.type.space, self.types[let.op.x].space)
+        }
+        if len(self.source_ends) != 1 or self.source_ends & ends or Space.NODE in self.kinds:
+            raise NotTraceable("a pair's first part is read at sources, its second at targets")
 
     def is_swapped(self) -> bool:
         """Whether the end that rows are reduced at was met first."""

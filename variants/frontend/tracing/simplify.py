@@ -29,11 +29,30 @@ def with_ends_swapped(lets: Iterable[Let]) -> list[Let]:
     """Values of the same edges turned round."""
 
     def turned(op: Op) -> Op:
-        if isinstance(op, Take | Reduce) and op.end is not End.NONE:
+        if isinstance(op, Take | Reduce) and op.end is not End.NONE and op.space is not _PAIRS:
             return replace(op, end=End.DST if op.end is End.SRC else End.SRC)
         return op
 
     return [replace(let, op=turned(let.op)) for let in lets]
+
+
+def with_direct_takes(lets: Iterable[Let]) -> list[Let]:
+    """Values where edges read rows of sources where these are."""
+    ops: dict[str, Op] = {}
+    found = []
+    for let in lets:
+        match let.op:
+            case Take(x, Space.EDGE, End.NONE):
+                taken = ops.get(x)
+                if isinstance(taken, Take) and taken.space is _PAIRS:
+                    let = replace(let, op=Take(taken.x, Space.EDGE, End.SRC))
+        ops[let.name] = let.op
+        found.append(let)
+    return found
+
+
+_PAIRS = Space.SRC_PAIR
+"""Sources with edges, where these are other nodes: taken from the rows of all sources."""
 
 
 def with_softmaxes(lets: list[Let]) -> list[Let]:

@@ -6,6 +6,7 @@ A program that is not confirmed is never used: whatever the tracer gets wrong, a
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -95,7 +96,8 @@ def weights_of(traced: Traced, parameters: Mapping[str, Tensor]) -> dict[str, Te
 def _num_nodes(module: nn.Module, i: int) -> int:
     """A number of nodes that is no width of the layer, so that none is taken for another."""
     widths = {extent for tensor in parameters_of(module).values() for extent in tensor.shape}
-    return [n for n in range(17, 17 + len(widths) + _GRAPHS + 1) if n not in widths][i]
+    free = (n for n in itertools.count(17) if not {n, 2 * n + 1} & widths)
+    return next(itertools.islice(free, i, None))
 
 
 def _run(module: nn.Module, drawn: CallArguments) -> Any:
@@ -106,7 +108,7 @@ def _run(module: nn.Module, drawn: CallArguments) -> Any:
         return [*parameters_of(module).items(), *given]
 
     state, before = PythonState(original(module)), [(name, t.clone()) for name, t in tensors()]
-    result = module(**drawn.values)
+    result = module(**drawn.given(drawn.values))
     pairs = zip(tensors(), before, strict=True)
     written = [name for (name, now), (_, then) in pairs if not torch.equal(now, then)]
     for name in (state.change(), *written):
@@ -123,9 +125,9 @@ def interpreted(traced: Traced, module: nn.Module, arguments: CallArguments) -> 
         module: Its layer, in float64.
         arguments: Of the call, floats in float64.
     """
-    graph = traced.graph(arguments.num_nodes)
+    graph = traced.graph(arguments.num_nodes, arguments.num_sources)
     parameters = parameters_of(module)
-    features = (*arguments.features, *traced.edge_features)
+    features = (*arguments.features, *arguments.sources, *traced.edge_features)
     values = {name: arguments.values[name] for name in features}
     values |= {name: rows.double() for name, rows in traced.constants.items()}
     values |= weights_of(traced, parameters)
