@@ -139,7 +139,7 @@ def if_moderate(body: Body, place: int) -> Body:
             inner = (summed(s) if isinstance(s, ForEach) else s for s in loop.body)
             return ForEach(loop.rows, tuple(inner))
         part = parts[loop.rows]
-        begun = (*part.body, _exp(softmax.name, softmax, part), Update(total, softmax.name))
+        begun: Body = (*part.body, _exp(softmax.name, softmax, part), Update(total, softmax.name))
         return ForEach(loop.rows, _joined(begun, loop.body, {}, names))
 
     loops = map(summed, softmax.sums)
