@@ -56,11 +56,15 @@ class Tape(TorchFunctionMode):
     def __torch_function__(
         self,
         func: Callable[..., Any],
-        types: object,
+        types: Iterable[Any],
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        for kind in types:
+            if not issubclass(kind, Tensor):  # a user's, which calls functions of its parts
+                with self:
+                    return kind.__torch_function__(func, types, args, kwargs)
         given, named = self._template(args), {k: self._template(v) for k, v in kwargs.items()}
         if found := symbols_in((args, tuple(kwargs.values()))):
             if not self.is_inside:
