@@ -39,9 +39,8 @@ from _machine import commit, fingerprint, set_threads
 from _selection_finals import Key, finalists, key, settle
 from _selection_graphs import LAYERS, PAIRS, REAL, pairs, present, specs, split
 from rich.console import Console
-from rich.table import Table
 
-from hetune.costmodel.evaluate import tables
+from hetune.clients.cli.models import show
 from hetune.costmodel.evaluate.metrics import FIXED, ORACLE, ROOFLINE
 from hetune.costmodel.evaluate.prediction_time import with_prediction_times
 from hetune.costmodel.evaluate.report import MODEL, Report, judge
@@ -151,10 +150,7 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
     about = {"split": f"trained on {_families(training)}; judged on {_families(judged)}"}
     report = judge(training, judged, lambda _: model, machine=machine, about=about)
     report = with_prediction_times(report, model, judged, machine)
-    for shown in (tables.scores_table(report), tables.comparison_table(report)):
-        console.print(_rich(shown))
-    for note in tables.notes(report):
-        console.print(note)
+    show(report)
     score = report.score()
     for name, field, goal in GOALS:
         verdict = "met" if _met(score, field, goal) else "missed"
@@ -269,15 +265,6 @@ def as_record(report: Report) -> dict[str, Any]:
 
 def _met(score: Any, field: str, goal: float) -> bool:
     return bool(getattr(score, field) <= goal)
-
-
-def _rich(shown: tables.TextTable) -> Table:
-    found = Table(title=shown.title)
-    for position, column in enumerate(shown.header):
-        found.add_column(column, justify="right" if position else "left")
-    for row in shown.rows:
-        found.add_row(*row, style="bold" if row[0] in shown.marked else None)
-    return found
 
 
 def _counts(problems: Sequence[Problem]) -> dict[str, Any]:

@@ -7,11 +7,8 @@ and the process that asks share the cores of one machine, and take turns.
 """
 
 import argparse
-import os
 import random
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,21 +27,16 @@ from torch import Tensor
 import hetune
 from hetune import nn
 from hetune.clients import Client
+from hetune.clients.demo import service
 
 _RESULTS = Path(__file__).resolve().parent / "results"
-_SERVE = "from hetune.clients.cli.start import main; main()"
 _PAUSE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A graph whose edges are drawn evenly, and two RGCN layers on it.
-
-    Attributes:
-        nodes: N.
-        edges: E.
-        relations: R.
-        widths: Of the features, of what lies between the layers, and of the result.
+    """A graph whose edges are drawn evenly, and two RGCN layers on it: of so wide features, of
+    what lies between the layers, and of the result.
     """
 
     nodes: int
@@ -155,7 +147,7 @@ def served(case: Case, threads: int) -> Iterator[tuple[Ask, list[str]]]:
     """A `hetune serve` with a case in it: what asks it, and the variants that ran."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        _serving(Path(folder), threads) as url,
+        service(Path(folder), "--no-worker", "--threads", str(threads)) as (url, _),
         Client(url) as client,
     ):
         client.put_model("m", case.layers())
@@ -168,33 +160,6 @@ def served(case: Case, threads: int) -> Iterator[tuple[Ask, list[str]]]:
 
         layers = client.infer("m", id, case.features()).report.layers
         yield ask, [layer.variant for layer in layers]
-
-
-@contextmanager
-def _serving(folder: Path, threads: int) -> Iterator[str]:
-    """Its URL, while it lasts.
-
-    Raises:
-        RuntimeError: It does not start.
-    """
-    command = (sys.executable, "-c", _SERVE, "serve", "--port", "0", "--no-worker")
-    places = ("--data", str(folder / "data"), "--store", str(folder / "store.db"))
-    environment = {key: value for key, value in os.environ.items() if key != "HETUNE_API_KEY"}
-    with subprocess.Popen(
-        (*command, *places, "--threads", str(threads)),
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            words = process.stdout.readline().split()
-            found = [word for word in words if word.startswith("http://")]
-            if not found:
-                raise RuntimeError("the server has not started: see above")
-            yield found[0]
-        finally:
-            process.terminate()
 
 
 def _interleaved(

@@ -144,11 +144,12 @@ def _arguments(
     return found
 
 
-def _state_refusal(module: Any) -> str | None:
-    if getattr(module, "cached", False):
-        return "cached=True keeps to its first graph: hetune caches what follows from each graph"
-    if getattr(module, "decomposed_layers", 1) != 1:
-        return f"decomposed_layers={module.decomposed_layers}: 1 compiles"
+def _state_refusal(module: nn.Module) -> str | None:
+    for part in module.modules():
+        if getattr(part, "cached", False):
+            return "cached=True keeps to its first graph: hetune caches what follows from each one"
+        if (layers := getattr(part, "decomposed_layers", 1)) != 1:
+            return f"decomposed_layers={layers}: 1 compiles"
     return None
 
 

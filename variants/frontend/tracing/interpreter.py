@@ -81,17 +81,30 @@ class Interpreter:
             return getattr(args[0], name.removesuffix("_as"))(self.counted_shape(args[1]))
         if not isinstance(args[0] if args else None, Symbol) and name in ("to", "type_as"):
             return args[0].to(args[1].dtype)
+        given = symbols_in((args, tuple(kwargs.values())))
         if name in _IN_PLACE_BASES and not isinstance(args[0], Symbol):
-            return self._with_rows(func, name, args, kwargs)
+            pure = getattr(torch.Tensor, name.removesuffix("_"))
+            return self._of_rows(pure, given, args, kwargs)
         if name.endswith("_") and not name.endswith("__"):
             return self._in_place(func, args, kwargs)
-        given = symbols_in((args, tuple(kwargs.values())))
+        if not any(isinstance(found.meaning, TailValue) for found in given):
+            args = tuple(self._promoted(arg, args) for arg in args)
+            if not any(map(is_rows, symbols_in((args, tuple(kwargs.values()))))):
+                return self._of_parameters(func, args, kwargs)
+        return self._of_rows(func, given, args, kwargs)
+
+    def _of_rows(
+        self,
+        func: Callable[..., Any],
+        given: list[Symbol],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """In the program; after it, where there is something that is none of it."""
+        name = func.__name__
         for found in given:
             if isinstance(found.meaning, TailValue):
                 return self._after(func, args, kwargs, found.meaning.why)
-        args = tuple(self._promoted(arg, args) for arg in args)
-        if not any(map(is_rows, symbols_in((args, tuple(kwargs.values()))))):
-            return self._of_parameters(func, args, kwargs)
         try:
             return self._with_rows(func, name, args, kwargs)
         except NotTraceable as error:
@@ -224,6 +237,8 @@ class Interpreter:
             expected = _on_meta(func, args, kwargs)
         except NotImplementedError:  # a shape that depends on numbers
             raise NotTraceable("a mask takes some of the rows: multiply by the mask") from None
+        if name in ("max", "min") and isinstance(expected, tuple):
+            return self._extreme(name, args, kwargs, type(expected))
         if isinstance(expected, Tensor):
             try:
                 found = handler(self, tuple(expected.shape), *args, **kwargs)
@@ -234,6 +249,16 @@ class Interpreter:
         return tuple(
             self._checked(name, part, wanted) for part, wanted in zip(found, expected, strict=True)
         )
+
+    def _extreme(
+        self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], kind: Any
+    ) -> Any:
+        """Maxima over an axis of each row, and where they are, which torch tells afterwards."""
+        if self._is_of_edges(args[0]):
+            raise NotTraceable(f"the {name} of edges' rows and its place: take a{name}()")
+        why = located(NotTraceable(f"the place of a {name} is known after the program alone"))
+        values = getattr(torch, f"a{name}")(*args, **kwargs)
+        return kind((values, self._after(getattr(torch, f"arg{name}"), args, kwargs, why)))
 
     def _checked(self, name: str, found: RowValue, expected: Tensor) -> Symbol:
         """The symbol of what a handler found, which has the shape that torch says."""

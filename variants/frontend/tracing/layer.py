@@ -130,7 +130,8 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
     }
     tape = Tape(of_graph, arguments.num_nodes, arguments.num_edges)
     recorder = ProgramRecorder(tape)
-    interpreter = Interpreter(recorder, arguments.num_edges, arguments.values)
+    others = {name: value for name, value in given.items() if name != arguments.edges}
+    interpreter = Interpreter(recorder, arguments.num_edges, others)
     for name in arguments.features:
         value = given[name]
         whole = recorder.feature(name, Type(Space.NODE, tuple(value.shape[1:])))

@@ -130,6 +130,11 @@ for _fn in ("sum", "mean", "max", "min"):
     _fold(_fn)
 
 
+@handles("max", "min")
+def _between(at: Interpreter, shape: Shape, x: Tensor, other: Tensor) -> RowValue:
+    raise NotTraceable("the largest of all elements, or of two: take amax(), or maximum()")
+
+
 @handles("softmax")
 def _softmax(
     at: Interpreter, shape: Shape, input: Tensor, dim: int, *args: Any, **kwargs: Any
