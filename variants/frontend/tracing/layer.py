@@ -18,7 +18,7 @@ from hetune.variants.frontend.tracing.edge_module import original
 from hetune.variants.frontend.tracing.expressions import Expression, parameter
 from hetune.variants.frontend.tracing.interpreter import Interpreter
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable, reason_of
-from hetune.variants.frontend.tracing.recorder import ProgramRecorder
+from hetune.variants.frontend.tracing.recorder import ProgramRecorder, RowTypes
 from hetune.variants.frontend.tracing.recording import Recording
 from hetune.variants.frontend.tracing.simplify import (
     needed,
@@ -29,6 +29,7 @@ from hetune.variants.frontend.tracing.simplify import (
 from hetune.variants.frontend.tracing.symbols import RowValue, symbol
 from hetune.variants.frontend.tracing.tail import finished, key_of, leaves, outputs, rows
 from hetune.variants.frontend.tracing.tape import Tape
+from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.nodes import Param, Program, Reshape, Space, Type, operands
 from hetune.variants.program.text import show
 from hetune.variants.program.verify import verify
@@ -45,7 +46,8 @@ class Traced:
         constants: What follows from the graph alone, ``[rows, *row shape]``.
         src: The source of each edge, int64 [E].
         dst: The destination of each edge, int64 [E].
-        recording: How the last three follow from the call's arguments.
+        kinds: The types of edges and nodes, where weights have a row for each.
+        recording: How the last four follow from the call's arguments.
         output: What the layer gives, of the program's results: see `tail`.
         joined: Values that it is made of and that have others side by side.
     """
@@ -56,6 +58,7 @@ class Traced:
     constants: Mapping[str, Tensor]
     src: Tensor
     dst: Tensor
+    kinds: Mapping[Space, RowTypes]
     recording: Recording
     output: Any
     joined: Mapping[str, tuple[str, ...]]
@@ -83,6 +86,28 @@ class Traced:
         }
         return finished(self.output, parameters, {**found, **whole}, given, num_nodes)
 
+    def graph(self, num_nodes: int) -> HeteroGraph:
+        """The edges that messages go along.
+
+        Raises:
+            GraphError: They are no graph.
+        """
+        etype, ntype = self.kinds.get(Space.EDGE), self.kinds.get(Space.NODE)
+        return HeteroGraph(
+            self.src,
+            self.dst,
+            None if etype is None else etype.index,
+            None if ntype is None else ntype.index,
+            num_nodes=num_nodes,
+            num_etypes=self.num_etypes,
+            num_ntypes=None if ntype is None else ntype.count,
+        )
+
+    @property
+    def num_etypes(self) -> int:
+        """How many rows weights have that depend on the types of edges."""
+        return self.kinds[Space.EDGE].count if Space.EDGE in self.kinds else 1
+
     @property
     def key(self) -> tuple[object, ...]:
         """Equal for calls that compute the same on other graphs."""
@@ -100,16 +125,22 @@ class Traced:
             None where rows are not as many as they should be, or so few that torch may broadcast
             them.
         """
-        constants, src, dst = dict(rows), rows["src"], rows["dst"]
-        del constants["src"], constants["dst"]
+        src, dst = rows["src"], rows["dst"]
         counts = {Space.NODE: num_nodes, Space.EDGE: len(src)}
-        if min(counts.values()) < 2 or src.shape != dst.shape or src.dim() != 1:
-            return None
+        constants = {name: rows[name] for name in self.constants}
+        kinds = {
+            space: replace(types, index=rows[_types_name(space)])
+            for space, types in self.kinds.items()
+        }
+        shapes = [(dst, Space.EDGE, ()), (src, Space.EDGE, ())]
+        shapes += [(types.index, space, ()) for space, types in kinds.items()]
         for name, tensor in constants.items():
             type_ = self.program.type_of(name)
-            if tensor.shape != (counts[type_.space], *type_.shape):
-                return None
-        return replace(self, constants=constants, src=src, dst=dst)
+            shapes.append((tensor, type_.space, type_.shape))
+        are_rows = all(rows.shape == (counts[space], *row) for rows, space, row in shapes)
+        if min(counts.values()) < 2 or not are_rows:
+            return None
+        return replace(self, constants=constants, src=src, dst=dst, kinds=kinds)
 
 
 def trace(module: nn.Module, arguments: CallArguments) -> Traced:
@@ -203,8 +234,15 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any) -> Traced:
     constants = {name: rows for name, rows in recorder.constants.items() if name in used}
     ends = [*recorder.ends, recorder.ends[0]][:2]
     src, dst = reversed(ends) if recorder.is_swapped() else ends
-    recording = recorder.tape.recording({**constants, "src": src, "dst": dst})
-    return Traced(program, shape, weights, constants, src, dst, recording, output, joined)
+    kinds = recorder.kinds
+    types = {_types_name(space): found.index for space, found in kinds.items()}
+    recording = recorder.tape.recording({**constants, **types, "src": src, "dst": dst})
+    return Traced(program, shape, weights, constants, src, dst, kinds, recording, output, joined)
+
+
+def _types_name(space: Space) -> str:
+    """Of the types of edges or nodes in recordings."""
+    return f"types of {space}s"
 
 
 def _program(name: str, recorder: ProgramRecorder, results: tuple[str, ...]) -> Program:
