@@ -132,6 +132,7 @@ class Traced:
             space: replace(types, index=rows[_types_name(space)])
             for space, types in self.kinds.items()
         }
+        shapes: list[tuple[Tensor, Space, tuple[int, ...]]]
         shapes = [(dst, Space.EDGE, ()), (src, Space.EDGE, ())]
         shapes += [(types.index, space, ()) for space, types in kinds.items()]
         for name, tensor in constants.items():
