@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dis
-import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -22,29 +21,26 @@ from hetune.variants.frontend.adapter import (
 from hetune.variants.frontend.call import Call
 from hetune.variants.frontend.edge_errors import check_edge_tensors
 from hetune.variants.frontend.pyg_lazy import is_uninitialized
+from hetune.variants.frontend.traced_graphs import (
+    OfGraph,
+    keep,
+    kept,
+    refusal_of,
+    refuse,
+    shared_graph,
+)
 from hetune.variants.frontend.tracing.arguments import CallArguments
 from hetune.variants.frontend.tracing.edge_module import original, read_call_of
 from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
+from hetune.variants.frontend.tracing.recording import Recordings
 from hetune.variants.frontend.tracing.validate import parameters_of, validated, weights_of
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.tensor_identity import identity
 from hetune.variants.program.limitation import limitation
-from hetune.variants.program.nodes import Space
 
-_GIVEN = GraphSlot[None, "WeakKeyDictionary[_Reader, _Given | str]"]()
-"""What tracing on a graph gave, by reader, or why the graph is left to the module."""
-_GRAPHS: WeakValueDictionary[tuple[int, tuple[int, int | None], int], HeteroGraph] = (
-    WeakValueDictionary()
-)
-"""Graphs that layers of a model may share, by the edge_index, the nodes and the edges."""
-_SHARING = threading.Lock()
-"""Held while a layer looks for a graph to share and makes it its own."""
 _REFUSALS: WeakKeyDictionary[nn.Module, _Refusals] = WeakKeyDictionary()
-_MOST_GIVEN = 4
-"""Sets of edge weights and the like that a graph keeps constants of; the latest stay."""
 _MOST_REFUSED = 16
 """Traces of one module that fail before none is tried any more."""
 
@@ -167,23 +163,6 @@ def _state_refusal(module: nn.Module) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _OfGraph:
-    """What follows from a graph and what belongs to it.
-
-    Attributes:
-        constants: Of the program.
-        others: What else calls return.
-    """
-
-    constants: Mapping[str, Tensor]
-    others: tuple[Tensor, ...]
-
-
-_Given = dict[tuple[object, ...], _OfGraph]
-"""By the tensors that belong to the graph."""
-
-
 class _Reader:
     """Reads calls of a traced layer.
 
@@ -196,7 +175,9 @@ class _Reader:
         self._module, self._key, self.traced = module, arguments.key, traced
         own = original(module)
         self._state, self._parts = PythonState(own), list(own.modules())
-        self._modes: dict[tuple[bool, ...], str | None] = {_mode(self._parts): None}
+        self._modes: dict[tuple[bool, ...], str | Recordings] = {
+            _mode(self._parts): Recordings(traced.recording)
+        }
         self.adapter = Adapter(
             own,
             traced.program,
@@ -226,24 +207,23 @@ class _Reader:
         arguments = replace(arguments, edge_features=self.traced.edge_features)
         mode = _mode(self._parts)
         if mode not in self._modes:
-            self._modes[mode] = self._mode_refusal(arguments)
-        if (reason := self._modes[mode]) is not None:
-            return Unsupported(reason)
-        return _TracedCall(self, self._module, arguments, mode)
+            self._modes[mode] = self._in_mode(arguments)
+        if isinstance(recordings := self._modes[mode], str):
+            return Unsupported(recordings)
+        return _TracedCall(self, self._module, arguments, mode, recordings)
 
-    def _mode_refusal(self, arguments: CallArguments) -> str | None:
-        """Why the layer computes something else in the mode that it is in now."""
+    def _in_mode(self, arguments: CallArguments) -> str | Recordings:
+        """What is computed of edges in the mode of now, or why the layer computes another thing."""
         try:
             now = validated(self._module, arguments)
         except NotTraceable as error:
             return f"it is no program: {error}"
         if now.key != self.traced.key:
             return f"training={self._module.training} makes it another program"
-        return None
+        return Recordings(now.recording)
 
     def _graph_refusal(self, module: object, graph: HeteroGraph) -> str | None:
-        found = _given(graph).get(self, "it is no graph of the layer's")
-        return found if isinstance(found, str) else None
+        return refusal_of(graph, self)
 
 
 def _shown(key: tuple[tuple[str, object], ...]) -> str:
@@ -253,14 +233,19 @@ def _shown(key: tuple[tuple[str, object], ...]) -> str:
 class _TracedCall(Call):
     """A call of a traced layer."""
 
-    __slots__ = ("_arguments", "_known", "_mode", "_module", "_reader")
+    __slots__ = ("_arguments", "_known", "_mode", "_module", "_reader", "_recordings")
 
     def __init__(
-        self, reader: _Reader, module: nn.Module, arguments: CallArguments, mode: tuple[bool, ...]
+        self,
+        reader: _Reader,
+        module: nn.Module,
+        arguments: CallArguments,
+        mode: tuple[bool, ...],
+        recordings: Recordings,
     ) -> None:
         self._reader, self._module, self._arguments = reader, module, arguments
-        self._mode = mode
-        self._known: _OfGraph | None = None
+        self._mode, self._recordings = mode, recordings
+        self._known: OfGraph | None = None
 
     @property
     def features(self) -> tuple[Tensor, ...]:
@@ -291,8 +276,8 @@ class _TracedCall(Call):
         try:
             traced = self._traced()
             counts = arguments.num_nodes, arguments.num_sources
-            graph = _graph_of(edge_index, traced, counts)
-            self._keep(graph, traced)
+            graph = shared_graph(edge_index, traced, counts)
+            self._known = keep(graph, self._reader, self._key, traced)
             return graph
         except GraphError:
             if arguments.sources:
@@ -305,15 +290,21 @@ class _TracedCall(Call):
             graph = HeteroGraph(
                 nothing, nothing, nothing, num_nodes=arguments.num_nodes, num_etypes=1
             )
-            _given(graph)[self._reader] = str(error)
+            refuse(graph, self._reader, str(error))
             return graph
 
     def _traced(self) -> Traced:
         if self._arguments.num_edges == 0:
             raise NotTraceable("the graph has no edges")
-        found = trace(self._module, self._arguments)
-        if found.key != self._reader.traced.key:
+        traced, arguments = self._reader.traced, self._arguments
+        counts = arguments.num_nodes, arguments.num_sources
+        rows = self._recordings.run(*counts, arguments.values)
+        if rows is not None and (replayed := traced.on(arguments.num_nodes, rows)) is not None:
+            return replayed
+        found = trace(self._module, arguments)
+        if found.key != traced.key:
             raise NotTraceable("its program depends on the graph: branch on options alone")
+        self._recordings.add(found.recording)
         return found
 
     def inputs(self, graph: HeteroGraph) -> dict[str, Tensor]:
@@ -342,82 +333,13 @@ class _TracedCall(Call):
         """Whether the program's result is the call's."""
         return self._reader.traced.result_shape is not None
 
-    def _of_graph(self, graph: HeteroGraph) -> _OfGraph:
+    def _of_graph(self, graph: HeteroGraph) -> OfGraph:
         if self._known is None:
-            given = _given(graph)[self._reader]
-            assert not isinstance(given, str)
-            self._known = given.get(self._key)
+            self._known = kept(graph, self._reader, self._key)
         if self._known is None:  # others came meanwhile
-            self._keep(graph, self._traced())
-            assert self._known is not None
+            self._known = keep(graph, self._reader, self._key, self._traced())
         return self._known
 
     @property
     def _key(self) -> tuple[object, ...]:
         return self._mode, *map(identity, self.tensors)
-
-    def _keep(self, graph: HeteroGraph, traced: Traced) -> None:
-        """Keeps what follows from this call's graph, and of few others, with the graph."""
-        by_reader, reader = _given(graph), self._reader
-        with _SHARING:
-            sets = [
-                of
-                for given in by_reader.values()
-                if isinstance(given, dict)
-                for of in given.values()
-            ]
-            constants = {
-                name: _known(name, rows, [each.constants for each in sets])
-                for name, rows in traced.constants.items()
-            }
-            self._known = _OfGraph(constants, traced.of_graph)
-            given = by_reader.setdefault(reader, {})
-            assert isinstance(given, dict)
-            given.pop(self._key, None)
-            if len(given) >= _MOST_GIVEN:
-                del given[next(iter(given))]
-            given[self._key] = self._known
-
-
-def _given(graph: HeteroGraph) -> WeakKeyDictionary[_Reader, _Given | str]:
-    return graph.state.of(_GIVEN, None, WeakKeyDictionary)
-
-
-def _graph_of(edge_index: Tensor, given: Traced, counts: tuple[int, int | None]) -> HeteroGraph:
-    """The graph of what a layer makes of an edge_index, with the indexes that others made."""
-    key = id(edge_index), counts, len(given.src)
-    with _SHARING:
-        graph = _GRAPHS.get(key)
-        if graph is None or not _is_of(graph, given):
-            graph = _GRAPHS[key] = given.graph(*counts)
-    return graph
-
-
-def _is_of(graph: HeteroGraph, given: Traced) -> bool:
-    edges, nodes = (given.kinds.get(space) for space in (Space.EDGE, Space.NODE))
-    counts = given.num_etypes, 1 if nodes is None else nodes.count
-    return (
-        (graph.num_etypes, graph.num_ntypes) == counts
-        and _is_equal(graph.src, given.src)
-        and _is_equal(graph.dst, given.dst)
-        and (edges is None or _is_equal(graph.etype, edges.index))
-        and (nodes is None or _is_equal(graph.ntype, nodes.index))
-    )
-
-
-def _known(name: str, rows: Tensor, others: Iterable[Mapping[str, Tensor]]) -> Tensor:
-    """A constant as another layer has it, if it is equal: kernels then read it once.
-
-    Else a copy of an inference tensor, whose graph is for all tensors of equal content: it may be
-    the caller's own, and be written to.
-    """
-    found = (other[name] for other in others if name in other)
-    own = rows.clone() if rows.is_inference() else rows
-    return next((tensor for tensor in found if _is_equal(tensor, rows)), own)
-
-
-def _is_equal(known: Tensor, rows: Tensor) -> bool:
-    if not rows.is_floating_point():
-        known, rows = known.long(), rows.long()
-    is_alike = known.device == rows.device and known.dtype == rows.dtype
-    return is_alike and torch.equal(known, rows)

@@ -21,6 +21,8 @@ def row_count(rows: Rows, index_of: IndexOf, graph: HeteroGraph) -> int:
     match rows.space:
         case Space.NODE:
             return graph.num_targets
+        case Space.SOURCE:
+            return graph.num_sources
         case Space.NTYPE:
             return graph.num_ntypes
         case Space.ETYPE:

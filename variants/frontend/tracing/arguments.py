@@ -132,7 +132,7 @@ class CallArguments:
             if name == self.edges
             else other(name, value).cpu()
             if isinstance(value, Tensor)
-            else _sizes(value, num_sources if self.sources else num_nodes, num_nodes)
+            else sizes_of(value, num_sources if self.sources else num_nodes, num_nodes)
             for name, value in self.values.items()
         }
         return replace(self, values=values)
@@ -171,7 +171,7 @@ def read_arguments(
     found = CallArguments(values, features, edges[0], sources=sources)
     counts = found.num_sources or found.num_nodes, found.num_nodes
     for name, value in values.items():
-        if isinstance(value, tuple) and _sizes(value, *counts) != value:
+        if isinstance(value, tuple) and sizes_of(value, *counts) != value:
             raise NotTraceable(f"{name} is {value}, not the rows of features: {counts}")
     if len({len(values[name]) for name in sources}) > 1:
         raise NotTraceable(f"{', '.join(sources)} have different numbers of rows")
@@ -210,7 +210,7 @@ def _are_sizes(value: object) -> bool:
     )
 
 
-def _sizes(value: Any, num_sources: int, num_targets: int) -> Any:
+def sizes_of(value: Any, num_sources: int, num_targets: int) -> Any:
     """Sizes of another graph, None where they were; anything else as it is."""
     if not isinstance(value, tuple):
         return value

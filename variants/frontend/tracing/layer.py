@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from hetune.variants.errors import ProgramError
 from hetune.variants.frontend.tracing import arithmetic, edges, products, shapes  # noqa: F401
 from hetune.variants.frontend.tracing.alignment import is_rows, squeezed
-from hetune.variants.frontend.tracing.arguments import CallArguments
+from hetune.variants.frontend.tracing.arguments import CallArguments, sizes_of
 from hetune.variants.frontend.tracing.edge_module import original
 from hetune.variants.frontend.tracing.expressions import Expression, parameter
 from hetune.variants.frontend.tracing.interpreter import Interpreter
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable, reason_of
-from hetune.variants.frontend.tracing.own_tensors import OwnTensors
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder, RowTypes
+from hetune.variants.frontend.tracing.recording import Recording
 from hetune.variants.frontend.tracing.simplify import (
     needed,
     with_direct_takes,
@@ -29,6 +29,7 @@ from hetune.variants.frontend.tracing.simplify import (
 )
 from hetune.variants.frontend.tracing.symbols import RowValue, symbol
 from hetune.variants.frontend.tracing.tail import finished, key_of, leaves, outputs, rows
+from hetune.variants.frontend.tracing.tape import Tape
 from hetune.variants.graph.bipartite import BipartiteGraph
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.nodes import End, Param, Program, Reshape, Space, Take, Type, operands
@@ -50,6 +51,7 @@ class Traced:
         src: The source of each edge, int64 [E].
         dst: The destination of each edge, int64 [E].
         kinds: The types of edges and nodes, where weights have a row for each.
+        recording: How the last four follow from the call's arguments.
         output: What the layer gives, of the program's results: see `tail`.
         joined: Values that it is made of and that have others side by side.
     """
@@ -63,6 +65,7 @@ class Traced:
     src: Tensor
     dst: Tensor
     kinds: Mapping[Space, RowTypes]
+    recording: Recording
     output: Any
     joined: Mapping[str, tuple[str, ...]]
 
@@ -132,6 +135,37 @@ class Traced:
         weights = tuple((name, weight.key) for name, weight in self.weights.items())
         return show(self.program), self.result_shape, weights, key_of(self.output)
 
+    def on(self, num_nodes: int, rows: Mapping[str, Tensor]) -> Traced | None:
+        """The same for another graph.
+
+        Args:
+            num_nodes: Of the graph.
+            rows: What the recording gave for it.
+
+        Returns:
+            None where rows are not as many as they should be, or so few that torch may broadcast
+            them.
+        """
+        src, dst = rows["src"], rows["dst"]
+        counts = {Space.NODE: num_nodes, Space.EDGE: len(src)}
+        constants = {name: rows[name] for name in self.constants}
+        kinds = {
+            space: replace(types, index=rows[_types_name(space)])
+            for space, types in self.kinds.items()
+        }
+        shapes: list[tuple[Tensor, Space, tuple[int, ...]]]
+        shapes = [(dst, Space.EDGE, ()), (src, Space.EDGE, ())]
+        shapes += [(types.index, space, ()) for space, types in kinds.items()]
+        for name, tensor in constants.items():
+            type_ = self.program.type_of(name)
+            shapes.append((tensor, type_.space, type_.shape))
+        are_rows = all(rows.shape == (counts[space], *row) for rows, space, row in shapes)
+        if min(counts.values()) < 2 or not are_rows:
+            return None
+        of_graph = tuple(rows[_returned_name(i)] for i in range(len(self.of_graph)))
+        found = replace(self, constants=constants, src=src, dst=dst, kinds=kinds)
+        return replace(found, of_graph=of_graph)
+
 
 def trace(module: nn.Module, arguments: CallArguments) -> Traced:
     """Runs a layer's forward on symbols.
@@ -143,28 +177,37 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
     Raises:
         NotTraceable: It is no program; says why and where.
     """
-    recorder = ProgramRecorder(arguments.num_nodes)
-    others = {name: v for name, v in arguments.values.items() if name != arguments.edges}
-    interpreter = Interpreter(recorder, arguments.num_edges, others)
     given = dict(arguments.values)
     spaces = dict.fromkeys(arguments.features, Space.NODE)
-    spaces |= dict.fromkeys(arguments.edge_features, Space.EDGE)
     spaces |= dict.fromkeys(arguments.sources, Space.SOURCE)
+    spaces |= dict.fromkeys(arguments.edge_features, Space.EDGE)
+    of_graph = {
+        name: value
+        for name, value in given.items()
+        if isinstance(value, Tensor) and name not in spaces
+    }
+    counts = arguments.num_nodes, arguments.num_edges, arguments.num_sources
+    tape = Tape(of_graph, *counts)
+    recorder = ProgramRecorder(tape)
+    others = {name: value for name, value in given.items() if name != arguments.edges}
+    interpreter = Interpreter(recorder, arguments.num_edges, others)
+    if arguments.edge_features:
+        recorder.count_edges(given[arguments.edges], 1)
     for name, space in spaces.items():
         value = given[name]
         whole = recorder.feature(name, Type(space, tuple(value.shape[1:])))
         if space is Space.SOURCE:
-            space = Space.SRC_PAIR
-            whole = recorder.emit(Take(whole, space, End.SRC), f"{name}_with_edges")
-        recorder.counts.setdefault(space, len(value))
+            recorder.counts[Space.SRC_PAIR] = tape.sizes[0]
+            whole = recorder.emit(Take(whole, Space.SRC_PAIR, End.SRC), f"{name}_with_edges")
         rows = recorder.emit(Reshape(whole, squeezed(value.shape[1:])), f"{name}_rows")
         shape = tuple(value.shape)
         given[name] = symbol(RowValue(rows, 0), shape, value.dtype, value.device, interpreter)
     twin = _on_symbols(module, interpreter)
     with torch.no_grad():
         try:
-            with OwnTensors(arguments.values.values()):
-                result = twin.forward(**arguments.given(given))
+            with tape:
+                sized = {name: sizes_of(v, *tape.sizes) for name, v in given.items()}
+                result = twin.forward(**arguments.given(sized))
         except Exception as error:
             raise NotTraceable(reason_of(error)) from None
     return _traced(type(original(module)).__name__, recorder, result, arguments)
@@ -227,8 +270,22 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any, arguments: CallAr
     constants = {name: rows for name, rows in recorder.constants.items() if name in used}
     ends = [*recorder.ends, recorder.ends[0]][:2]
     src, dst = reversed(ends) if recorder.is_swapped() else ends
-    of_edges, kinds = (tuple(of_graph), arguments.edge_features), recorder.kinds
-    return Traced(program, shape, weights, constants, *of_edges, src, dst, kinds, output, joined)
+    kinds, returned = recorder.kinds, tuple(of_graph)
+    recorded = {_types_name(space): found.index for space, found in kinds.items()}
+    recorded |= {_returned_name(i): tensor for i, tensor in enumerate(returned)}
+    recording = recorder.tape.recording({**constants, **recorded, "src": src, "dst": dst})
+    of_edges = returned, arguments.edge_features, src, dst, kinds
+    return Traced(program, shape, weights, constants, *of_edges, recording, output, joined)
+
+
+def _types_name(space: Space) -> str:
+    """Of the types of edges or nodes in recordings."""
+    return f"types of {space}s"
+
+
+def _returned_name(i: int) -> str:
+    """Of what follows from the graph and is returned, in recordings."""
+    return f"returned {i}"
 
 
 def _program(name: str, recorder: ProgramRecorder, results: tuple[str, ...]) -> Program:

@@ -43,19 +43,20 @@ def validated(module: nn.Module, arguments: CallArguments) -> Traced:
     Raises:
         NotTraceable: It has no program, or another one on other graphs, or computes something else.
     """
-    if not arguments.edge_features:
-        return _validated(module, arguments)
-    fixed = replace(arguments, edge_features=())
-    try:
-        read = _validated(module, arguments)
-        if limitation(read.program) is None and not follows_from_edges(read.program):
+    with torch.inference_mode(False):  # what is made there counts no writes, which tapes look at
+        if not arguments.edge_features:
+            return _validated(module, arguments)
+        fixed = replace(arguments, edge_features=())
+        try:
+            read = _validated(module, arguments)
+            if limitation(read.program) is None and not follows_from_edges(read.program):
+                return read
+        except NotTraceable:
+            return _validated(module, fixed)
+        try:
+            return _validated(module, fixed)
+        except NotTraceable:
             return read
-    except NotTraceable:
-        return _validated(module, fixed)
-    try:
-        return _validated(module, fixed)
-    except NotTraceable:
-        return read
 
 
 def _validated(module: nn.Module, arguments: CallArguments) -> Traced:
