@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Literal
 
 from torch import Tensor, nn
 
@@ -33,6 +34,7 @@ def compile(
     cuda_graph: bool | None = None,
     vocabulary: VocabularyLike | None = None,
     precision: Precision | None = None,
+    mode: Literal["layers", "whole"] = "layers",
 ) -> CompiledLayer | CompiledModel:
     """Compiles a layer, or those of a model: for every graph they run the variant that suits it.
 
@@ -63,9 +65,10 @@ def compile(
             cannot tell (3 at most, 4 calls each), and keep the fastest.
         dynamic: Whether every call brings a new graph, as with mini-batches: the variant is chosen
             once for graphs of a size, between two powers of two of nodes and of edges.
-        cuda_graph: Whether a GPU's kernels are recorded as a CUDA graph on the third call in a row
-            that runs the same variant on the same graph, and replayed from then on. Its memory is
-            kept with the graph. If None, that is chosen along with the variant.
+        cuda_graph: Whether a GPU's kernels are recorded as a CUDA graph on the third call that runs
+            the same variant on the same graph, with features and result where they lay before, and
+            replayed from then on. Its memory is kept with the graph. If None, that is chosen along
+            with the variant.
         vocabulary: Names of the edge types, and optionally of the node types, that the layer's
             weights are for, in their order: what `Vocabulary.of` takes, or a graph to follow. A
             `HeteroGraph` that has other names is refused then; one with the same names in another
@@ -75,6 +78,9 @@ def compile(
             on a GPU round their operands to it. Sums, scores and softmaxes stay float32. Results
             are off by at most 1e-2 of the largest value, where scores are below 16 in size.
             None: ``"bf16"`` if all of the module's parameters are of bfloat16, else ``"float32"``.
+        mode: ``"whole"`` also compiles a model as one program, through activations, norms and what
+            else is between its layers; calls that are no program run layer by layer, and the
+            model's ``report()`` says why.
 
     Returns:
         A module with the same call signature, whose layers also take a `HeteroGraph` in place of
@@ -101,4 +107,8 @@ def compile(
         vocabulary=vocabulary,
         precision=precision,
     )
-    return compile_model(module, compiled) if is_model(module) else compiled(module)
+    if mode not in ("layers", "whole"):
+        raise InputError(f"mode={mode!r}: take 'layers' or 'whole'")
+    if not is_model(module):
+        return compiled(module)
+    return compile_model(module, compiled, is_whole=mode == "whole")
