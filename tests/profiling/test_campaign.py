@@ -409,7 +409,10 @@ def test_the_default_campaign_spans_what_models_have_to_know():
     assert all(after < 6 * before for before, after in pairwise(sizes))
     asked = problems(found)
     layers = Counter(problem.program.label for problem in asked)
-    assert max(layers.values()) < 1.3 * min(layers.values())
+    typed = [layers.pop(name) for name in LAYERS]
+    assert max(typed) < 1.3 * min(typed)
+    assert layers.keys() == set(HOMOGENEOUS)
+    assert max(layers.values()) < 2 * min(layers.values())
     squares = Counter(p.program.d_out for p in asked if p.program.d_in == p.program.d_out)
     assert min(squares[width] for width in (32, 64, 128, 256)) > 25
     assert {p.program.heads for p in asked} == {1, 4, 8}

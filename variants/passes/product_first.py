@@ -83,7 +83,7 @@ def _linear_order(builder: Builder, name: str) -> dict[str, tuple[str, ...]]:
         parts = _linear_parts(builder, stack[-1])
         missing = [part for part in parts if part not in found]
         if missing:
-            stack += missing
+            stack += reversed(missing)
         else:
             found[stack.pop()] = parts
     return found
