@@ -12,7 +12,7 @@ from tests.frontend.message_passing_cases import WIDTH, arguments_on, pyg
 from torch import nn
 
 import hetune
-from hetune.variants.frontend import message_passing
+from hetune.variants.frontend import traced_graphs
 from hetune.variants.frontend.tracing.arguments import read_arguments
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
@@ -123,8 +123,8 @@ def test_constants_belong_to_their_call():
 
 
 def test_constants_belong_to_their_thread(monkeypatch):
-    known = message_passing._known
-    monkeypatch.setattr(message_passing, "_known", lambda *args: time.sleep(0.02) or known(*args))
+    known = traced_graphs._known
+    monkeypatch.setattr(traced_graphs, "_known", lambda *args: time.sleep(0.02) or known(*args))
     layer, x = pyg.GraphConv(WIDTH, WIDTH), torch.randn(23, WIDTH)
     fast, weights = hetune.compile(layer, backend="torch"), [torch.rand(90) for _ in range(4)]
 

@@ -12,7 +12,7 @@ from torch.nn.utils import parametrize
 import hetune
 from hetune import nn
 from hetune.variants.errors import InputError, MemoryLimitError
-from hetune.variants.frontend.message_passing import _given
+from hetune.variants.frontend.traced_graphs import _kept
 from hetune.variants.graph.convert.edge_index_dict import to_edge_index_dict
 from hetune.variants.runtime.fallback import FallbackWarning
 from hetune.variants.testing.conformance import TOLERANCE, relative_error
@@ -178,7 +178,7 @@ def test_layers_of_a_model_share_a_graph_and_its_indexes(kind, x, edges, graph, 
         each for each in built if each.num_edges >= graph.num_edges
     ]  # others are validation's
     assert len(shared) == 1
-    traced = [*_given(shared[0]).values()]
+    traced = [of.constants for kept in _kept(shared[0]).values() for of in kept.values()]
     assert len(traced) == (2 if kind == "gcn" else 0)
     assert len({id(rows) for each in traced for rows in each.values()}) == len(traced) / 2
 

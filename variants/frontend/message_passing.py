@@ -175,7 +175,7 @@ class _Reader:
         self._module, self._key, self.traced = module, arguments.key, traced
         own = original(module)
         self._state, self._parts = PythonState(own), list(own.modules())
-        self._modes: dict[tuple[bool, ...], str | Recordings] = {
+        self._modes: dict[tuple[bool, ...], Unsupported | Recordings] = {
             _mode(self._parts): Recordings(traced.recording)
         }
         self.adapter = Adapter(
@@ -207,19 +207,22 @@ class _Reader:
         arguments = replace(arguments, edge_features=self.traced.edge_features)
         mode = _mode(self._parts)
         if mode not in self._modes:
-            self._modes[mode] = self._in_mode(arguments)
-        if isinstance(recordings := self._modes[mode], str):
-            return Unsupported(recordings)
+            self._modes[mode] = self._in_mode(arguments, mode)
+        if isinstance(recordings := self._modes[mode], Unsupported):
+            return recordings
         return _TracedCall(self, self._module, arguments, mode, recordings)
 
-    def _in_mode(self, arguments: CallArguments) -> str | Recordings:
+    def _in_mode(
+        self, arguments: CallArguments, mode: tuple[bool, ...]
+    ) -> Unsupported | Recordings:
         """What is computed of edges in the mode of now, or why the layer computes another thing."""
         try:
             now = validated(self._module, arguments)
         except NotTraceable as error:
-            return f"it is no program: {error}"
+            return Unsupported(f"it is no program: {error}")
         if now.key != self.traced.key:
-            return f"training={self._module.training} makes it another program"
+            reason = f"training={self._module.training} makes it another program"
+            return Unsupported(reason, kind=(self._key, mode))
         return Recordings(now.recording)
 
     def _graph_refusal(self, module: object, graph: HeteroGraph) -> str | None:
