@@ -26,11 +26,15 @@ class OwnTensors(TorchFunctionMode):
     def __torch_function__(
         self,
         func: Callable[..., Any],
-        types: object,
+        types: Iterable[type],
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        for kind in types:
+            if not issubclass(kind, Tensor):  # it calls functions of tensors in its turn
+                with self:
+                    return kind.__torch_function__(func, types, args, kwargs)  # type: ignore[attr-defined]
         replaced((args, [*kwargs.values()]), self._checked)
         found = func(*args, **kwargs)
         replaced(found, self._made)
