@@ -12,11 +12,15 @@ from hetune.variants.frontend.dgl.moves import Moves
 from hetune.variants.frontend.tracing.interpreter import Interpreter
 from hetune.variants.frontend.tracing.recorder import RowTypes
 from hetune.variants.frontend.tracing.symbols import RowValue, Symbol
-from hetune.variants.frontend.vertex.objects import Edge, Relation, Rows, Vertex
-from hetune.variants.frontend.vertex.rows import Neighborhood, Neighbors, Place, VertexValue
+from hetune.variants.frontend.vertex.objects import Edge, FeatureRows, Relation, Vertex
+from hetune.variants.frontend.vertex.rows import Neighborhood, Neighbors, ValuePlace, VertexValue
 from hetune.variants.program.nodes import Count, End, Reduce, Space, Take
 
-_SPACES = {Place.VERTEX: Space.NODE, Place.RELATION: Space.DST_PAIR, Place.EDGE: Space.EDGE}
+_SPACES = {
+    ValuePlace.VERTEX: Space.NODE,
+    ValuePlace.RELATION: Space.DST_PAIR,
+    ValuePlace.EDGE: Space.EDGE,
+}
 
 
 class AllVertices(Neighborhood):
@@ -42,32 +46,32 @@ class AllVertices(Neighborhood):
             interpreter.recorder.end_of(moves.src)
             interpreter.recorder.end_of(moves.dst)
 
-    def take(self, rows: Tensor, at: Place, to: Place) -> Tensor:
+    def take(self, rows: Tensor, at: ValuePlace, to: ValuePlace) -> Tensor:
         """As of `Neighborhood`."""
-        if (at, to) == (Place.VERTEX, Place.EDGE):
+        if (at, to) == (ValuePlace.VERTEX, ValuePlace.EDGE):
             return self._moves.at_dst(rows)
         pair_of_edge, vertex_of_pair = self._pair_index()
         if isinstance(rows, Symbol):
-            end = End.DST if at is Place.VERTEX else End.NONE
+            end = End.DST if at is ValuePlace.VERTEX else End.NONE
             return self._emitted(rows, Take(_name(rows), _SPACES[to], end), to)
-        return rows.index_select(0, vertex_of_pair if at is Place.VERTEX else pair_of_edge)
+        return rows.index_select(0, vertex_of_pair if at is ValuePlace.VERTEX else pair_of_edge)
 
-    def reduce(self, rows: list[Tensor], at: Place, to: Place, fn: str) -> Tensor:
+    def reduce(self, rows: list[Tensor], at: ValuePlace, to: ValuePlace, fn: str) -> Tensor:
         """As of `Neighborhood`; there is one tensor."""
         (found,) = rows
-        if (at, to) == (Place.EDGE, Place.VERTEX):
+        if (at, to) == (ValuePlace.EDGE, ValuePlace.VERTEX):
             return self._moves.reduced(found, fn)
         pair_of_edge, vertex_of_pair = self._pair_index()
         if isinstance(found, Symbol):
-            end = End.DST if to is Place.VERTEX else End.NONE
+            end = End.DST if to is ValuePlace.VERTEX else End.NONE
             return self._emitted(found, Reduce(_name(found), _SPACES[to], fn, end), to)
-        if to is Place.VERTEX:
+        if to is ValuePlace.VERTEX:
             return Moves(vertex_of_pair, vertex_of_pair, self._moves.num_nodes).reduced(found, fn)
         return Moves(pair_of_edge, pair_of_edge, len(vertex_of_pair)).reduced(found, fn)
 
-    def count(self, of: Place) -> Tensor:
+    def count(self, of: ValuePlace) -> Tensor:
         """How many edges each vertex, or pair, has: [rows, 1]."""
-        if of is Place.VERTEX:
+        if of is ValuePlace.VERTEX:
             return self._moves.degrees(self._moves.dst).to(self._dtype).unsqueeze(1)
         pair_of_edge, vertex_of_pair = self._pair_index()
         if self._at is not None:
@@ -94,7 +98,7 @@ class AllVertices(Neighborhood):
                 recorder.kinds.setdefault(Space.EDGE, RowTypes(self._etype, 0))
         return self._pairs
 
-    def _emitted(self, rows: Symbol, op: Take | Reduce, to: Place) -> Tensor:
+    def _emitted(self, rows: Symbol, op: Take | Reduce, to: ValuePlace) -> Tensor:
         assert self._at is not None
         recorder = self._at.recorder
         name = recorder.emit(op, str(op.space))
@@ -129,20 +133,20 @@ def run_on_all(
     dtype = next(iter(nodes.values())).dtype
     around = AllVertices(moves, edges.get("type"), dtype, interpreter)
 
-    def vertex(place: Place, within: Place, take: Callable[[Tensor], Tensor]) -> Vertex:
-        return Vertex(Rows(nodes, lambda x: VertexValue(take(x), place, within, around)))
+    def vertex(place: ValuePlace, within: ValuePlace, take: Callable[[Tensor], Tensor]) -> Vertex:
+        return Vertex(FeatureRows(nodes, lambda x: VertexValue(take(x), place, within, around)))
 
-    def incoming(within: Place) -> Neighbors:
+    def incoming(within: ValuePlace) -> Neighbors:
         edge = Edge(
-            Rows(edges, lambda x: VertexValue(x, Place.EDGE, within, around)),
-            vertex(Place.EDGE, within, moves.at_src),
-            vertex(Place.EDGE, within, moves.at_dst),
+            FeatureRows(edges, lambda x: VertexValue(x, ValuePlace.EDGE, within, around)),
+            vertex(ValuePlace.EDGE, within, moves.at_src),
+            vertex(ValuePlace.EDGE, within, moves.at_dst),
         )
         return Neighbors(
-            [edge], lambda: VertexValue(around.count(within), within, Place.VERTEX, around)
+            [edge], lambda: VertexValue(around.count(within), within, ValuePlace.VERTEX, around)
         )
 
-    center = vertex(Place.VERTEX, Place.VERTEX, lambda x: x)
-    center.inedges = incoming(Place.VERTEX)
-    center.relations = [Relation(incoming(Place.RELATION))]
+    center = vertex(ValuePlace.VERTEX, ValuePlace.VERTEX, lambda x: x)
+    center.inedges = incoming(ValuePlace.VERTEX)
+    center.relations = [Relation(incoming(ValuePlace.RELATION))]
     return function(center, **weights)

@@ -18,7 +18,7 @@ from hetune.variants.frontend.tracing.symbols import symbols_in
 from hetune.variants.frontend.vertex.all_edges import run_on_all
 from hetune.variants.frontend.vertex.lists import with_own_builtins
 from hetune.variants.frontend.vertex.one_by_one import run_one_by_one
-from hetune.variants.frontend.vertex.rows import Place, VertexValue
+from hetune.variants.frontend.vertex.rows import ValuePlace, VertexValue
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
 
@@ -82,7 +82,7 @@ class VertexLayer(nn.Module):
         found = run(function, edge_index, nodes, edges, {**weights, **self.options}, interpreter)
         if isinstance(found, Tensor):
             return found
-        if not isinstance(found, VertexValue) or found.place is not Place.VERTEX:
+        if not isinstance(found, VertexValue) or found.place is not ValuePlace.VERTEX:
             raise InputError(
                 f"{self.function.__name__} returns no value of the vertex: sum those of neighbours"
             )

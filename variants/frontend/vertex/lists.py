@@ -11,7 +11,7 @@ import torch
 
 from hetune.variants.frontend.vertex.rows import (
     Neighbors,
-    Place,
+    ValuePlace,
     VertexCount,
     VertexValue,
     reduced,
@@ -20,7 +20,7 @@ from hetune.variants.frontend.vertex.rows import (
 
 def _of_neighbors(values: list[Any]) -> bool:
     return bool(values) and all(
-        isinstance(value, VertexValue) and value.place > Place.VERTEX for value in values
+        isinstance(value, VertexValue) and value.place > ValuePlace.VERTEX for value in values
     )
 
 
@@ -34,8 +34,8 @@ def _sum(values: Iterable[Any], start: Any = 0) -> Any:
 
 def _extreme(fn: str) -> Callable[..., Any]:
     plain = getattr(builtins, fn)
-    pair: Callable[..., Any] = {"max": torch.maximum, "min": torch.minimum}[fn]
-    bound: Callable[..., Any] = {"max": torch.clamp_min, "min": torch.clamp_max}[fn]
+    pair = getattr(torch, f"{fn}imum")
+    bound = getattr(torch, f"clamp_{'min' if fn == 'max' else 'max'}")
 
     def extreme(*args: Any, **kwargs: Any) -> Any:
         values = list(args[0]) if len(args) == 1 else list(args)

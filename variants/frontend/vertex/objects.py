@@ -11,7 +11,7 @@ from hetune.variants.errors import InputError
 from hetune.variants.frontend.vertex.rows import Neighbors, VertexValue
 
 
-class Rows:
+class FeatureRows:
     """Features by name, as values.
 
     Args:
@@ -47,7 +47,7 @@ class Vertex:
     inedges: Neighbors
     relations: list[Relation]
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: FeatureRows) -> None:
         self._rows = rows
 
     @property
@@ -69,7 +69,7 @@ class Edge:
         dst: The vertex that it leads to.
     """
 
-    def __init__(self, rows: Rows, src: Vertex, dst: Vertex) -> None:
+    def __init__(self, rows: FeatureRows, src: Vertex, dst: Vertex) -> None:
         self._rows, self.src, self.dst = rows, src, dst
 
     def __getattr__(self, name: str) -> Any:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hetune.variants.frontend.vertex.objects import Edge, Relation, Rows, Vertex
-from hetune.variants.frontend.vertex.rows import Neighborhood, Neighbors, Place, VertexValue
+from hetune.variants.frontend.vertex.objects import Edge, FeatureRows, Relation, Vertex
+from hetune.variants.frontend.vertex.rows import Neighborhood, Neighbors, ValuePlace, VertexValue
 
 _REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sum": lambda rows: rows.sum(0),
@@ -28,11 +28,11 @@ class OneVertex(Neighborhood):
     def __init__(self, is_empty: bool) -> None:
         self._is_empty = is_empty
 
-    def take(self, rows: Tensor, at: Place, to: Place) -> Tensor:
+    def take(self, rows: Tensor, at: ValuePlace, to: ValuePlace) -> Tensor:
         """The row: there is one vertex."""
         return rows
 
-    def reduce(self, rows: list[Tensor], at: Place, to: Place, fn: str) -> Tensor:
+    def reduce(self, rows: list[Tensor], at: ValuePlace, to: ValuePlace, fn: str) -> Tensor:
         """As of `Neighborhood`."""
         found = _REDUCTIONS[fn](torch.stack(rows))
         return torch.zeros_like(found) if self._is_empty else found
@@ -71,34 +71,38 @@ def _vertex(
 ) -> Vertex:
     around = OneVertex(not own)
 
-    def rows(features: Mapping[str, Tensor], row: int | None, place: Place, within: Place) -> Rows:
+    def rows(
+        features: Mapping[str, Tensor], row: int | None, place: ValuePlace, within: ValuePlace
+    ) -> FeatureRows:
         def value(tensor: Tensor) -> VertexValue:
             one = torch.zeros_like(tensor[:1]) if row is None else tensor[row : row + 1]
             return VertexValue(one, place, within, around)
 
-        return Rows(features, value)
+        return FeatureRows(features, value)
 
-    def edge(e: int | None, within: Place) -> Edge:
+    def edge(e: int | None, within: ValuePlace) -> Edge:
         source = None if e is None else src[e]
         return Edge(
-            rows(edges, e, Place.EDGE, within),
-            Vertex(rows(nodes, source, Place.EDGE, within)),
-            Vertex(rows(nodes, i, Place.EDGE, within)),
+            rows(edges, e, ValuePlace.EDGE, within),
+            Vertex(rows(nodes, source, ValuePlace.EDGE, within)),
+            Vertex(rows(nodes, i, ValuePlace.EDGE, within)),
         )
 
-    def incoming(of: list[int], within: Place) -> Neighbors:
+    def incoming(of: list[int], within: ValuePlace) -> Neighbors:
         dtype = next(iter(nodes.values())).dtype
-        count = VertexValue(torch.tensor([[len(of)]], dtype=dtype), within, Place.VERTEX, around)
+        count = VertexValue(
+            torch.tensor([[len(of)]], dtype=dtype), within, ValuePlace.VERTEX, around
+        )
         given: list[int | None] = [*of] or [None]
         return Neighbors([edge(e, within) for e in given], lambda: count)
 
-    center = Vertex(rows(nodes, i, Place.VERTEX, Place.VERTEX))
-    center.inedges = incoming(own, Place.VERTEX)
+    center = Vertex(rows(nodes, i, ValuePlace.VERTEX, ValuePlace.VERTEX))
+    center.inedges = incoming(own, ValuePlace.VERTEX)
     if "type" in edges:
         types = edges["type"][own].tolist()
         by_type = [
             [e for e, kind in zip(own, types, strict=True) if kind == relation]
             for relation in sorted({*types})
         ]
-        center.relations = [Relation(incoming(of, Place.RELATION)) for of in by_type or [[]]]
+        center.relations = [Relation(incoming(of, ValuePlace.RELATION)) for of in by_type or [[]]]
     return center

@@ -13,7 +13,7 @@ from hetune.variants.errors import InputError
 from hetune.variants.frontend.tracing.interpreter import words
 
 
-class Place(IntEnum):
+class ValuePlace(IntEnum):
     """What a value has a row for; values meet at the later one."""
 
     SHARED = 0
@@ -26,11 +26,11 @@ class Neighborhood(ABC):
     """Moves rows from vertices to their relations and incoming edges, and back."""
 
     @abstractmethod
-    def take(self, rows: Tensor, at: Place, to: Place) -> Tensor:
+    def take(self, rows: Tensor, at: ValuePlace, to: ValuePlace) -> Tensor:
         """For each row of a later place, the one that it belongs to."""
 
     @abstractmethod
-    def reduce(self, rows: list[Tensor], at: Place, to: Place, fn: str) -> Tensor:
+    def reduce(self, rows: list[Tensor], at: ValuePlace, to: ValuePlace, fn: str) -> Tensor:
         """The sum, max or min of the rows that belong to each of an earlier place; 0 of none."""
 
 
@@ -52,8 +52,8 @@ class VertexValue:
     def __init__(
         self,
         tensor: Tensor,
-        place: Place = Place.SHARED,
-        within: Place = Place.VERTEX,
+        place: ValuePlace = ValuePlace.SHARED,
+        within: ValuePlace = ValuePlace.VERTEX,
         around: Neighborhood | None = None,
     ) -> None:
         self.tensor, self.place, self.within, self.around = tensor, place, within, around
@@ -123,7 +123,7 @@ def _values_in(argument: Any) -> list[VertexValue]:
 
 def _moved(argument: Any, last: VertexValue) -> Any:
     if isinstance(argument, VertexValue):
-        is_there = argument.place in (Place.SHARED, last.place)
+        is_there = argument.place in (ValuePlace.SHARED, last.place)
         return argument.tensor if is_there else _at(argument, last)
     if isinstance(argument, list | tuple) and _values_in(argument):
         return type(argument)(_moved(part, last) for part in argument)
@@ -135,7 +135,7 @@ def _at(value: VertexValue, last: VertexValue) -> Tensor:
     return last.around.take(value.tensor, value.place, last.place)
 
 
-def _valued(found: Any, like: VertexValue, within: Place) -> Any:
+def _valued(found: Any, like: VertexValue, within: ValuePlace) -> Any:
     if isinstance(found, Tensor):
         return VertexValue(found, like.place, within, like.around)
     if isinstance(found, list | tuple):
@@ -143,14 +143,14 @@ def _valued(found: Any, like: VertexValue, within: Place) -> Any:
     return found
 
 
-def _dot(place: Place, x: Tensor, y: Tensor) -> Tensor:
+def _dot(place: ValuePlace, x: Tensor, y: Tensor) -> Tensor:
     """The inner product over the last axis, which stays, with one element."""
     return (x * y).sum(-1, keepdim=True)
 
 
-def _product(place: Place, x: Tensor, y: Tensor) -> Tensor:
+def _product(place: ValuePlace, x: Tensor, y: Tensor) -> Tensor:
     """A product; of a row and its own matrix, where the matrix has a row, too."""
-    if x.dim() == 2 and y.dim() == 3 and place is not Place.SHARED:
+    if x.dim() == 2 and y.dim() == 3 and place is not ValuePlace.SHARED:
         return (x.unsqueeze(1) @ y).squeeze(1)
     return x @ y
 
@@ -186,7 +186,7 @@ class Neighbors(list[Any]):
 def reduced(values: list[VertexValue], fn: str) -> VertexValue:
     """The sum, max or min of values of neighbours."""
     first = values[0]
-    to = first.within if first.place is Place.EDGE else Place.VERTEX
+    to = first.within if first.place is ValuePlace.EDGE else ValuePlace.VERTEX
     assert first.around is not None
     rows = first.around.reduce([value.tensor for value in values], first.place, to, fn)
-    return VertexValue(rows, to, Place.VERTEX, first.around)
+    return VertexValue(rows, to, ValuePlace.VERTEX, first.around)
