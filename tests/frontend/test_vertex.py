@@ -140,8 +140,10 @@ def test_functions_are_parts_of_modules():
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
-            self.first = nn.ParameterDict({"w": W, "a_src": A, "a_dst": B})
-            self.second = nn.ParameterDict({"w": drawn(4, 4), "a_src": B, "a_dst": A})
+            self.first = nn.ParameterDict({"w": W.clone(), "a_src": A.clone(), "a_dst": B.clone()})
+            self.second = nn.ParameterDict(
+                {"w": drawn(4, 4), "a_src": B.clone(), "a_dst": A.clone()}
+            )
 
         def forward(self, x, edge_index):
             hidden = attention(edge_index, {"h": x}, **self.first).relu()
@@ -165,7 +167,7 @@ def test_functions_are_parts_of_modules():
             net(H, EDGE_INDEX).sum().backward()
         with torch.no_grad():
             for parameter in net.parameters():
-                parameter.sub_(parameter.grad)  # an optimizer's step
+                parameter.sub_(0.01 * parameter.grad)  # an optimizer's step
 
 
 @torch.no_grad()
