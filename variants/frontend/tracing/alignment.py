@@ -44,7 +44,7 @@ def align(recorder: ProgramRecorder, operands: Sequence[Tensor], shape: Shape) -
         raise NotTraceable("rows of nodes meet rows of edges: index them by an end of the edges")
     space = spaces.pop()
     whole = _without(shape, axis)
-    narrow = [tensor if isinstance(tensor, Symbol) else _narrowed(tensor) for tensor in operands]
+    narrow = [tensor if isinstance(tensor, Symbol) else narrowed(tensor) for tensor in operands]
     names = tuple(
         _named(recorder, tensor, _padded(tensor, len(shape)), axis, space, whole)
         for tensor in narrow
@@ -94,7 +94,7 @@ def rows_named(recorder: ProgramRecorder, tensor: Tensor, space: Space, axis: in
     return recorder.constant(rows.reshape(len(rows), *squeezed(rows.shape[1:])), space)
 
 
-def _narrowed(tensor: Tensor) -> Tensor:
+def narrowed(tensor: Tensor) -> Tensor:
     """Without copies along axes on which it was expanded."""
     for axis in range(tensor.dim()):
         if tensor.stride(axis) == 0 and tensor.shape[axis] > 1:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hetune.variants.frontend.tracing.alignment import Shape, align, is_rows, rows_of
+from hetune.variants.frontend.tracing.alignment import Shape, align, is_rows, narrowed, rows_of
 from hetune.variants.frontend.tracing.interpreter import Interpreter, handles, words
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.symbols import RowValue, Symbol
@@ -125,7 +125,7 @@ def _div(at: Interpreter, shape: Shape, x: Operand, y: Operand) -> RowValue:
         return scaled(at, as_symbol(at, found, shape), factor)
     assert isinstance(x, Tensor)
     if not isinstance(y, Symbol):
-        inverse = y.reciprocal()
+        inverse = narrowed(y).reciprocal()  # of as many numbers as there are
         if bool(inverse.isfinite().all()):
             return binary(at, shape, "mul", x, inverse)
     return binary(at, shape, "div", x, y)

@@ -6,7 +6,7 @@ import linecache
 import traceback
 from pathlib import Path
 
-_OWN = str(Path(__file__).parent)
+_OWN = str(Path(__file__).parent.parent)
 
 
 class NotTraceable(Exception):  # noqa: N818  # never leaves the tracer: an answer, not an error
