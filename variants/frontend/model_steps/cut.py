@@ -103,9 +103,7 @@ def _step(
         params.append(Param(names[name], type_, "feature"))
         inputs.append(places.get(name, name))
     lets = tuple(
-        replace(
-            let, op=with_operands(let.op, tuple(names.get(n, n) for n in operands(let.op)))
-        )
+        replace(let, op=with_operands(let.op, tuple(names.get(n, n) for n in operands(let.op))))
         for let in body
     )
     label = re.sub(r"\W", "_", start.name)

@@ -99,9 +99,7 @@ class ModelRecorder:
     def _input(self, name: str, shape: torch.Size, space: Space) -> str:
         """The value of an input of the model."""
         if name not in self._inputs:
-            self._inputs[name] = self.recorder.feature(
-                name, Type(space, (math.prod(shape[1:]),))
-            )
+            self._inputs[name] = self.recorder.feature(name, Type(space, (math.prod(shape[1:]),)))
         return self._inputs[name]
 
     def _rows_symbol(self, name: str, shape: tuple[int, ...]) -> Symbol:
@@ -205,9 +203,10 @@ class ModelRecorder:
         for name, value in self._drawn.values.items():
             if name in self._drawn.features or not isinstance(value, Tensor) or loops != "given":
                 continue
-            if value.is_floating_point() and value.numel() == rows.numel():
-                if torch.equal(value.flatten(), rows.double().flatten()):
-                    return self._input(name, value.shape, Space.EDGE)
+            if value.numel() != rows.numel() or not value.is_floating_point():
+                continue
+            if torch.equal(value.flatten(), rows.double().flatten()):
+                return self._input(name, value.shape, Space.EDGE)
         return None
 
     def _node_rows(self, x: Any, path: str) -> RowValue:

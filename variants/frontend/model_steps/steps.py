@@ -1,4 +1,4 @@
-"""A whole model as programs, one after the other: what each takes in, and on which edges it runs."""
+"""A whole model as programs, one after the other: what each takes in, and which edges it has."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def inputs_of(steps: Sequence[tuple[Program, Sequence[str]]]) -> dict[str, Param
         params = [param for param in program.params if param.role != "weight"]
         if len(params) != len(names):
             raise InputError(
-                f"step {number} has {len(names)} inputs, and its program takes {len(params)}: give "
-                "one for each feature and constant"
+                f"layer {number} has {len(names)} inputs, and its program takes {len(params)}: "
+                "give one for each feature and constant"
             )
         for param, name in zip(params, names, strict=True):
             place = place_of(name)
@@ -83,7 +83,7 @@ def inputs_of(steps: Sequence[tuple[Program, Sequence[str]]]) -> dict[str, Param
                 known = _result_type(steps, number, *place)
             if (known.space, known.width) != (param.type.space, param.type.width):
                 raise InputError(
-                    f"step {number} takes {name} as {param.type.space} rows of "
+                    f"layer {number} takes {name} as {param.type.space} rows of "
                     f"{param.type.width}, but they are {known.space} rows of {known.width}"
                 )
     return found
@@ -94,7 +94,7 @@ def _result_type(
 ) -> Type:
     results = steps[step][0].results if step < at else ()
     if result >= len(results):
-        raise InputError(f"step {at} takes {step}.{result}, which no step before it gives")
+        raise InputError(f"layer {at} takes {step}.{result}, which no layer before it gives")
     return steps[step][0].type_of(results[result])
 
 

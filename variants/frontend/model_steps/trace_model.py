@@ -68,9 +68,7 @@ class _OtherRows(Exception):  # noqa: N818  # never leaves this file
         self.rows = rows
 
 
-def _steps(
-    plain: nn.Module, exact: nn.Module, form: CallForm, drawn: ModelCall
-) -> ModelSteps:
+def _steps(plain: nn.Module, exact: nn.Module, form: CallForm, drawn: ModelCall) -> ModelSteps:
     recorded = ModelRecorder(plain, exact, drawn)
     try:
         recorded.run()
@@ -88,9 +86,8 @@ def _steps(
 
 def _compare(exact: nn.Module, found: ModelSteps, drawn: ModelCall, form: CallForm) -> None:
     types = None if form.edge_type is None else drawn.values[form.edge_type]
-    graph = HeteroGraph(
-        *drawn.edge_index, types, num_nodes=drawn.num_nodes, num_etypes=form.num_relations
-    )
+    src, dst = drawn.edge_index
+    graph = HeteroGraph(src, dst, types, num_nodes=drawn.num_nodes, num_etypes=form.num_relations)
     with torch.no_grad():
         expected = exact(**drawn.values)
         inputs = {
