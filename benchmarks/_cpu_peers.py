@@ -25,7 +25,6 @@ from torch import Tensor
 
 from hetune.profiling.measure.rounds import interleave
 from hetune.variants.exhaustion import is_out_of_memory
-from hetune.variants.testing.conformance import NARROW_TOLERANCE
 
 
 class CellRunner:
@@ -102,9 +101,8 @@ class CellRunner:
         first = time.perf_counter() - start
         error = relative_error(output, want, problem.compared_rows)
         entry["relative_error"] = error
-        most = NARROW_TOLERANCE if candidate.precision == "bf16" else TOLERANCE
-        if not error <= most:
-            entry.update(status="wrong", detail=f"relative error {error:.1e} > {most:.0e}")
+        if not error <= TOLERANCE:
+            entry.update(status="wrong", detail=f"relative error {error:.1e} > {TOLERANCE:.0e}")
             return
         self._runs[candidate.name], self._first[candidate.name] = run, first
         self._seconds[candidate.name] = seconds
@@ -116,7 +114,7 @@ class CellRunner:
             name: rounds_within(seconds, options.rounds, budget)
             for name, seconds in self._seconds.items()
         }
-        samples = interleave(self._runs, rounds, seed=options.seed)
+        samples = interleave(self._runs, rounds)
         for name, sample in samples.items():
             # What the first call takes beyond a warm one is preparation, too: compiling, indexing.
             preprocess = max(0.0, self._first[name] - sample.median)

@@ -74,23 +74,12 @@ class Cells:
     def units(
         self, graphs: Sequence[str], layers: Sequence[Layer], widths: Sequence[int]
     ) -> list[Unit]:
-        """All peers but those of torch.compile."""
-        return self._units("peers", graphs, layers, widths)
-
-    def compiled_units(
-        self, graphs: Sequence[str], layers: Sequence[Layer], widths: Sequence[int]
-    ) -> list[Unit]:
-        """The peers under torch.compile, which take long."""
-        return self._units("compiled", graphs, layers, widths)
-
-    def _units(
-        self, kind: str, graphs: Sequence[str], layers: Sequence[Layer], widths: Sequence[int]
-    ) -> list[Unit]:
-        shown = kind if self.precision == "ieee" else f"{kind}-{self.precision}"
+        """All cells."""
+        kind = "peers" if self.precision == "ieee" else f"peers-{self.precision}"
         return [
             Unit(
-                f"{shown}/{graph}/{layer}/{width}",
-                lambda g=graph, n=layer, w=width: Cell(self, n, g, w).measure(kind == "compiled"),
+                f"{kind}/{graph}/{layer}/{width}",
+                lambda g=graph, n=layer, w=width: Cell(self, n, g, w).measure(),
             )
             for graph in graphs
             for width in widths
@@ -116,7 +105,7 @@ class Cell:
     _began: float = field(default_factory=time.perf_counter)
     _best: str | None = None
 
-    def measure(self, compiled: bool) -> dict[str, Any]:
+    def measure(self) -> dict[str, Any]:
         """The cell's record."""
         if "torch_geometric" in missing():
             return {"skipped": "torch_geometric, whose modules hold the weights, is missing"}
@@ -147,21 +136,18 @@ class Cell:
                 raise AssertionError(f"no plan of hetune ran: {plans}")
             baseline = _call(layer, problem, best)
             self._best = best
-            for candidate in self.candidates(compiled):
+            for candidate in self.candidates():
                 found["candidates"].append(self._candidate(candidate, problem, want, baseline))
         found["clocks_after"] = clocks(device)
         return found
 
-    def candidates(self, compiled: bool) -> list[Candidate]:
-        """What hetune chooses, its best plan as a CUDA graph, and the peers; or torch.compile's."""
-        every = pyg.candidates(self.layer)
-        if compiled:
-            return [candidate for candidate in every if candidate.compiled]
+    def candidates(self) -> list[Candidate]:
+        """What hetune chooses, its best plan as a CUDA graph, and the peers."""
         own = [
             Candidate("hetune/compile", self.layer, self._chosen),
             Candidate("hetune/cuda graph", self.layer, self._recorded),
         ]
-        plain = [candidate for candidate in every if not candidate.compiled]
+        plain = [candidate for candidate in pyg.candidates(self.layer) if not candidate.compiled]
         experts = (*torch_expert.candidates(self.layer), *grouped.candidates(self.layer))
         return [*own, *experts, *plain]
 

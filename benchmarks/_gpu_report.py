@@ -30,7 +30,7 @@ def peers_lines(units: Mapping[str, Mapping[str, Any]]) -> list[str]:
         lines.append(f"  {'graph':<10}{''.join(f'{title:>16}' for title in titles)}  best peer")
         ratios: dict[str, list[float]] = {name: [] for name in _OWN}
         for graph in graphs:
-            cell = _joined(units, kind, graph, layer, width)
+            cell = units[f"{kind}/{graph}/{layer}/{width}"]
             lines.append(f"  {graph:<10}{_row(cell, ratios)}")
         lines += [_verdict(layer, name, values) for name, values in ratios.items() if values]
         lines.append(f"  without a result: {', '.join(_lost(units, kind, graphs, layer, width))}")
@@ -50,16 +50,6 @@ def roofline_lines(units: Mapping[str, Mapping[str, Any]]) -> list[str]:
                 f" default schedule {unit['default_ms']:.4f} ms; best: {unit['best']}"
             )
     return lines
-
-
-def _joined(
-    units: Mapping[str, Mapping[str, Any]], kind: str, graph: str, layer: str, width: str
-) -> dict[str, Any]:
-    """A cell with the candidates of torch.compile, where they have been measured."""
-    rest = f"{graph}/{layer}/{width}"
-    compiled = units.get(f"{kind.replace('peers', 'compiled')}/{rest}", {})
-    cell = units[f"{kind}/{rest}"]
-    return {**cell, "candidates": [*cell["candidates"], *compiled.get("candidates", ())]}
 
 
 def _row(cell: Mapping[str, Any], ratios: dict[str, list[float]]) -> str:
@@ -99,7 +89,7 @@ def _lost(
     """Candidates without a time, with their reason."""
     found: dict[str, list[str]] = {}
     for graph in graphs:
-        for candidate in _joined(units, kind, graph, layer, width)["candidates"]:
+        for candidate in units[f"{kind}/{graph}/{layer}/{width}"]["candidates"]:
             if candidate["status"] != "ok":
                 found.setdefault(f"{candidate['name']} {candidate['status']}", []).append(graph)
     return [f"{what} ({', '.join(graphs)})" for what, graphs in found.items()] or ["none"]

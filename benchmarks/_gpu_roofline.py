@@ -8,7 +8,7 @@ the longest of the three over the time of the best schedule.
 
 import gc
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,97 +120,58 @@ class Roofline:
 
     def units(self, graphs: Sequence[str], width: int = 64) -> list[Unit]:
         """Sums, softmax sums, and products of `width` in three precisions, on each graph."""
-        found = [
+        sums = [("aggregation", "ieee"), ("attention", "ieee")]
+        products = [("gather-gemm", precision) for precision in ("ieee", "tf32x3", "tf32")]
+        return [
             Unit(
-                f"roofline/gather-gemm {p}/{g}",
-                lambda g=g, p=p: self.measure(self.products(g, width, p), p, g),
+                f"roofline/{kind if kinds is sums else f'{kind} {p}'}/{g}",
+                lambda kind=kind, p=p, g=g: self.measure(kind, g, p, width),
             )
+            for kinds in (sums, products)
             for g in graphs
-            for p in ("ieee", "tf32x3", "tf32")
+            for kind, p in kinds
         ]
-        parts = [
-            Unit(
-                f"roofline/{kind}/{g}",
-                lambda g=g, make=make: self.measure(make(g), "ieee", g),
-            )
-            for g in graphs
-            for kind, make in (("aggregation", self.sums), ("attention", self.attention))
-        ]
-        return parts + found
 
-    def products(
-        self, graph: str, width: int, precision: str
-    ) -> Callable[[], tuple[HeteroGraph, Work]]:
-        """A typed product for each source pair."""
+    def work(self, kind: str, at: HeteroGraph, width: int) -> Work:
+        """What a kernel has to do on a graph: a typed product for each source pair, of `width`; a
+        weighted sum over each node's edges; or one that a softmax weights.
+        """
+        from _gpu_gather import copies, sums
 
-        def make() -> tuple[HeteroGraph, Work]:
-            from _gpu_gather import copies
-
-            at = fresh_graph(graph, self.device)
-            index = Domain(at, at.device).index("")
+        index, n, e = Domain(at, at.device).index(""), at.num_nodes, at.num_edges
+        if kind == "gather-gemm":
             ids, weights = index.src_pair_node, at.num_etypes * width * width
-            table = torch.randn(at.num_nodes, width, device=at.device)
             rows = ids.numel()
-            work = Work(
+            return Work(
                 _parsed(PRODUCT.format(d=width)),
                 2.0 * rows * width * width,
                 _FLOAT * (width * (_distinct(ids) + rows) + rows + weights),
-                copies(table, ids),
+                copies(torch.randn(n, width, device=at.device), ids),
                 PRODUCTS,
             )
-            return at, work
-
-        return make
-
-    def sums(self, graph: str) -> Callable[[], tuple[HeteroGraph, Work]]:
-        """A weighted sum over each node's edges."""
-
-        def make() -> tuple[HeteroGraph, Work]:
-            from _gpu_gather import sums
-
-            at = fresh_graph(graph, self.device)
-            index = Domain(at, at.device).index("")
-            table = torch.randn(at.num_nodes, _AGGREGATED, device=at.device)
-            rows = _distinct(index.src) + at.num_nodes
-            work = Work(
+        rows = _distinct(index.src) + n
+        k, v = (sums(torch.randn(n, _AGGREGATED, device=at.device), index.src) for _ in range(2))
+        if kind == "aggregation":
+            return Work(
                 _parsed(AGGREGATION),
-                2.0 * at.num_edges * _AGGREGATED,
-                _FLOAT * (_AGGREGATED * rows + 3 * at.num_edges + at.num_nodes),
-                sums(table, index.src),
+                2.0 * e * _AGGREGATED,
+                _FLOAT * (_AGGREGATED * rows + 3 * e + n),
+                k,
                 SUMS,
             )
-            return at, work
+        return Work(
+            fused(_parsed(ATTENTION), "cuda"),
+            4.0 * e * _AGGREGATED,
+            _FLOAT * (2 * _AGGREGATED * rows + e + n),
+            {name: _both(way, v[name]) for name, way in k.items()},
+            SUMS,
+        )
 
-        return make
-
-    def attention(self, graph: str) -> Callable[[], tuple[HeteroGraph, Work]]:
-        """A sum over each node's edges that a softmax weights."""
-
-        def make() -> tuple[HeteroGraph, Work]:
-            from _gpu_gather import sums
-
-            at = fresh_graph(graph, self.device)
-            index = Domain(at, at.device).index("")
-            k, v = (torch.randn(at.num_nodes, _AGGREGATED, device=at.device) for _ in range(2))
-            ways = sums(k, index.src), sums(v, index.src)
-            rows = 2 * (_distinct(index.src) + at.num_nodes)
-            work = Work(
-                fused(_parsed(ATTENTION), "cuda"),
-                4.0 * at.num_edges * _AGGREGATED,
-                _FLOAT * (_AGGREGATED * rows + at.num_edges + at.num_nodes),
-                {name: _both(way, ways[1][name]) for name, way in ways[0].items()},
-                SUMS,
-            )
-            return at, work
-
-        return make
-
-    def measure(
-        self, make: Callable[[], tuple[HeteroGraph, Work]], precision: str, graph: str
-    ) -> dict[str, Any]:
+    def measure(self, kind: str, graph: str, precision: str, width: int) -> dict[str, Any]:
         """A unit's record."""
         began = time.perf_counter()
-        at, work = make()
+        at = fresh_graph(graph, self.device)
+        work = self.work(kind, at, width)
         before = clocks(self.device)
         torch.set_float32_matmul_precision("highest" if precision == "ieee" else "high")
         limits = {**self._limits(), **{f"pick {name}": run for name, run in work.picks.items()}}

@@ -1,15 +1,11 @@
 """All candidates, by layer and by name."""
 
-import os
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 
 from _peers import dgl, hetune, pyg, torch_expert
 from _peers.problem import Candidate, Layer
-
-# DGL writes a configuration file into the home folder unless its backend is named.
-os.environ.setdefault("DGLBACKEND", "pytorch")
 
 
 def candidates(
@@ -45,11 +41,6 @@ def missing(candidate: Candidate) -> str | None:
     package = {"dgl": "dgl", "pyg": "torch_geometric"}.get(candidate.family)
     if package is not None and find_spec(package) is None:
         return f"{package} is not installed"
-    if candidate.family == "hetune":
-        import hetune as package_itself
-
-        if not hasattr(package_itself, "compile"):
-            return "hetune.compile is not there"
     return None
 
 

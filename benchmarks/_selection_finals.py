@@ -11,7 +11,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from hetune.costmodel.problems import CandidateSample, Problem
 from hetune.profiling.records import Measurement
@@ -64,52 +64,6 @@ def settled(problem: Problem, finals: Sequence[Problem]) -> Problem:
             for c in problem.candidates
         ),
     )
-
-
-def between_sessions(sessions: Sequence[Sequence[Problem]]) -> dict[str, Any] | None:
-    """What the fastest variants of one session are worth in the next: no chooser can know better.
-
-    Each session chooses for the one that follows, and the last one for the first. Its choices are
-    compared with the fastest variant there, and with the best fixed variant of each layer there.
-
-    Returns:
-        How many inputs were compared, their mean regret, and the share on which the choice took
-        longer than the best fixed variant; None without two sessions of the same inputs.
-    """
-    logs, worse = [], []
-    for chosen_by, judged_by in zip(sessions, [*sessions[1:], *sessions[:1]], strict=True):
-        known = {key(problem): _times(problem) for problem in chosen_by}
-        judged = [problem for problem in judged_by if key(problem) in known]
-        if chosen_by is judged_by or not judged:
-            continue
-        fixed = {name: _best_fixed(judged, name) for name in {p.program.label for p in judged}}
-        for problem in judged:
-            before, now = known[key(problem)], _times(problem)
-            taken = now[min(before.keys() & now.keys(), key=before.__getitem__)]
-            logs.append(math.log(taken / min(now.values())))
-            worse.append(taken > now.get(fixed[problem.program.label], math.inf))
-    if not logs:
-        return None
-    regret = math.exp(statistics.fmean(logs))
-    shares = round(regret, 4), round(statistics.fmean(worse), 4)
-    return {"inputs": len(logs), "regret": shares[0], "worse": shares[1]}
-
-
-def _best_fixed(problems: Sequence[Problem], layer: str) -> str:
-    """The variant with the least mean regret; where it is no finalist it is 40% slower or more."""
-    mine = [_times(problem) for problem in problems if problem.program.label == layer]
-    names = {name for times in mine for name in times}
-
-    def loss(name: str) -> float:
-        return statistics.fmean(
-            math.log(min(times.get(name, math.inf) / min(times.values()), _NEAR)) for times in mine
-        )
-
-    return min(sorted(names), key=loss)
-
-
-def _times(problem: Problem) -> dict[str, float]:
-    return {candidate.variant: candidate.seconds for candidate in problem.candidates}
 
 
 def settle(problems: Iterable[Problem], sessions: Sequence[Sequence[Problem]]) -> list[Problem]:

@@ -35,14 +35,12 @@ class RealGraph:
         kind: What it is of; graphs of one kind are a family.
         inverse: Whether inverse edges are added, as papers do to directed typed graphs.
         large: Whether it gets a few pairs of widths only: all variants at all pairs take hours.
-        last: Whether it is measured after all others.
     """
 
     name: str
     kind: str
     inverse: bool = False
     large: bool = False
-    last: bool = False
 
     @property
     def path(self) -> Path:
@@ -79,7 +77,7 @@ GRAPHS = (
     RealGraph("fb15k237", "knowledge", inverse=True, large=True),
     RealGraph("ppi_string", "protein"),
     RealGraph("fb15k", "knowledge", inverse=True, large=True),
-    RealGraph("am_whitelist", "rdf", large=True, last=True),
+    RealGraph("am_whitelist", "rdf", large=True),
 )
 """By edges, those with few first."""
 
@@ -93,14 +91,12 @@ def specs(
     """What to measure, in the order in which it is measured.
 
     Pair of widths by pair, and for each all graphs by size, so that whoever stops early has seen
-    almost every graph; large graphs have the pairs in `FEW` only. Beyond three pairs, a third of
-    the graphs has its turn at each pair before the next third has, so that whoever stops there has
-    seen every pair.
+    every graph; large graphs have the pairs in `FEW` only.
     """
+    graphs = tuple(graphs)
     wanted = [(pair, g) for pair in pairs for g in graphs if pair in FEW or not g.large]
-    order = sorted(wanted, key=lambda each: (_turn(*each), each[1].last))
     found = []
-    for (d_in, d_out), graph in order:
+    for (d_in, d_out), graph in wanted:
         options = {"path": str(graph.path), "inverse": graph.inverse}
         plain = recipe(graph.name, "file", f"{REAL}{graph.kind}", options)
         found += [
@@ -112,10 +108,6 @@ def specs(
             for layer in layers
         ]
     return tuple(found)
-
-
-def _turn(pair: tuple[int, int], graph: RealGraph) -> int:
-    return 0 if pair in FEW[:3] else (PAIRS.index(pair) + GRAPHS.index(graph)) % 3
 
 
 def split(problems: Iterable[Problem]) -> tuple[list[Problem], list[Problem]]:

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     set_threads(options.threads)
     console = Console()
-    graphs = [g for g in present(options.graphs, console) if not g.last or options.large]
+    graphs = present(options.graphs, console)
     wanted = specs(graphs, options.layers, options.pairs, options.threads)
     selector = Selector.load(options.bundle)
     found = [
@@ -172,7 +172,6 @@ def parser() -> argparse.ArgumentParser:
     line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     line.add_argument("--bundle", type=Path, default=None, help="what chooses here, by default")
     line.add_argument("--graphs", type=names, default=[], help="all by default")
-    line.add_argument("--large", action="store_true", help="the largest graph, too")
     line.add_argument("--layers", type=names, default=list(LAYERS))
     line.add_argument("--pairs", type=pairs, default=[(32, 32), (64, 64)], help="e.g. 64x64,32x128")
     line.add_argument("--threads", type=int, default=torch.get_num_threads())

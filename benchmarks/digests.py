@@ -15,9 +15,8 @@ import hashlib
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,31 +34,23 @@ Digests = dict[str, dict[str, dict[str, str]]]
 
 @dataclass(frozen=True)
 class Case:
-    """A layer with its options.
-
-    Args:
-        layer: Name in `hetune.nn`.
-        widths: d_in and d_out.
-        options: Other arguments.
-        real: Whether it runs on real graphs as well.
-        quick: Whether it is part of a quick run.
-    """
+    """A layer of `hetune.nn` with its widths and options; `where` names "real" and "quick"."""
 
     layer: str
-    widths: tuple[int, int]
-    options: tuple[tuple[str, Any], ...] = ()
-    real: bool = False
-    quick: bool = False
+    d_in: int
+    d_out: int
+    where: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        words = [f"{self.layer} {self.widths[0]}->{self.widths[1]}"]
-        return " ".join(words + [f"{name}={value}" for name, value in self.options])
+        words = [f"{self.layer} {self.d_in}->{self.d_out}"]
+        return " ".join(words + [f"{name}={value}" for name, value in self.options.items()])
 
     def module(self, graph: HeteroGraph) -> torch.nn.Module:
         """The layer for a graph; each parameter is drawn by its name."""
         types: Any = graph.metadata() if self.layer == "HGT" else graph.num_etypes
         layer: torch.nn.Module = getattr(hetune.nn, self.layer)(
-            *self.widths, types, **dict(self.options)
+            self.d_in, self.d_out, types, **self.options
         )
         with torch.no_grad():
             for name, parameter in layer.named_parameters():
@@ -69,8 +60,7 @@ class Case:
 
 
 def case(layer: str, d_in: int, d_out: int, where: str = "", **options: Any) -> Case:
-    """A `Case`; `where` may name "real" and "quick"."""
-    return Case(layer, (d_in, d_out), tuple(options.items()), "real" in where, "quick" in where)
+    return Case(layer, d_in, d_out, where, options)
 
 
 CASES = (
@@ -97,17 +87,12 @@ CASES = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write digests and compare them with older ones; 1 where some differ."""
     options = parser().parse_args(arguments)
-    cases = [c for c in CASES if c.quick or not options.quick]
+    cases = [c for c in CASES if "quick" in c.where or not options.quick]
     graphs = awkward_graphs() | ({} if options.quick else real_graphs(options.data))
-    if options.read:
-        digests = json.loads(options.read.read_text())["digests"]
-    else:
-        start = time.perf_counter()
-        digests = digests_of(cases, graphs)
-        record = {"hetune": str(Path(hetune.__file__).parent), "digests": digests}
-        options.out.write_text(json.dumps(record, indent=0) + "\n")
-        seconds = time.perf_counter() - start
-        print(f"wrote {options.out}: {len(_flat(digests))} digests, {seconds:.0f} s")
+    digests = digests_of(cases, graphs)
+    record = {"hetune": str(Path(hetune.__file__).parent), "digests": digests}
+    options.out.write_text(json.dumps(record, indent=0) + "\n")
+    print(f"wrote {options.out}: {len(_flat(digests))} digests")
     if options.compare is None:
         return 0
     return compare(json.loads(options.compare.read_text())["digests"], digests)
@@ -124,7 +109,7 @@ def digests_of(cases: Sequence[Case], graphs: dict[str, Callable[[], HeteroGraph
                 plain = build()
                 canonical = plain if plain.is_canonical else plain.canonicalize()
                 for c in cases:
-                    if name in REAL and not c.real:
+                    if name in REAL and "real" not in c.where:
                         continue
                     graph = canonical if c.layer == "HGT" else plain
                     here = found.setdefault(str(c), {}).setdefault(name, {})
@@ -139,7 +124,7 @@ def digests_of(cases: Sequence[Case], graphs: dict[str, Callable[[], HeteroGraph
 def outputs(c: Case, graph: HeteroGraph) -> Iterator[tuple[str, Tensor]]:
     """What each variant computes, [N, width]. The one place that knows how hetune is called."""
     compiled = hetune.compile(c.module(graph))
-    x = _draw("x", (graph.num_nodes, c.widths[0]))
+    x = _draw("x", (graph.num_nodes, c.d_in))
     with torch.inference_mode():
         for variant in compiled.variants:
             yield variant, compiled(x, graph, variant=variant)
@@ -242,7 +227,6 @@ def parser() -> argparse.ArgumentParser:
     line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     line.add_argument("--quick", action="store_true", help="three layers on awkward graphs")
     line.add_argument("--compare", type=Path, metavar="OLD", help="say what differs")
-    line.add_argument("--read", type=Path, metavar="NEW", help="digests to compare: runs nothing")
     line.add_argument("--data", type=Path, default=Path(os.environ.get("HETUNE_DATA", ".")))
     line.add_argument("--out", type=Path, default=Path("digests.json"))
     return line

@@ -108,25 +108,12 @@ def kernels() -> str:
 
 def serving() -> str:
     """What a service adds to a run."""
-    cell = {c["key"]: c for c in result("service_xeon")["cells"]}
-    small, large, over = cell["small"], cell["large"], cell["overload"]
-    alone = {name: f"{found['p50_ms']:.2f} ms" for name, found in small["candidates"].items()}
-    rates = {
-        who: ", ".join(
-            f"{servers[who]['accepted_per_second']:.0f}"
-            for servers in cell["clients"]["clients"].values()
-        )
-        for who in ("hetune", "peer")
-    }
+    small, large = result("service_xeon")["cells"]
     rows = {
-        "small graph by id, in-process": alone["in-process"],
-        "added by `Client`, median": f"{small['overhead_ms']['p50']:.2f} ms",
-        "added by `Client`, 99th percentile": f"{small['overhead_ms']['p99']:.2f} ms",
-        "the same in PyG behind FastAPI": alone["peer, client"],
-        "102 MB of features, added by `Client`": f"{large['overhead']:.0%}",
-        "99th percentile at twice the load": f"{over['p99_ratio']:.1f}x",
-        "requests a second, 1, 8 and 64 clients": rates["hetune"],
-        "PyG behind FastAPI": rates["peer"],
+        "small graph by id, in-process": f"{small['candidates']['in-process']['p50_ms']:.2f} ms",
+        "added by `Client`, median": f"{small['overhead']['p50_ms']:.2f} ms",
+        "added by `Client`, 99th percentile": f"{small['overhead']['p99_ms']:.2f} ms",
+        "102 MB of features, added by `Client`": f"{large['overhead']['share']:.0%}",
     }
     return peers.table(["", f"{MACHINES['xeon']}, {_date(small)}"], [list(r) for r in rows.items()])
 

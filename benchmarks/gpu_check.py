@@ -114,10 +114,7 @@ class Check:
         served = right[:2] if self.device == "cpu" else ("several blocks", "aifb", "biokg")
         found += Serving(self.device, self.rounds).units(served, self.widths[0])
         peers = Cells(self.device, self.rounds, self.precision, self.unit_s, self.ahead_of_time)
-        widths = self.widths[:1]
-        found += peers.units(self.graphs, PEER_LAYERS, widths)
-        found += peers.compiled_units(self.graphs, PEER_LAYERS, widths)
-        return found
+        return found + peers.units(self.graphs, PEER_LAYERS, self.widths[:1])
 
     def correct(
         self, name: str, graph: str, width: int, heads: int, prepare: bool = False

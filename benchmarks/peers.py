@@ -22,8 +22,7 @@ _RESULTS = Path(__file__).resolve().parent / "results"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what is missing in the results file; print the tables."""
     options = parser().parse_args(arguments)
-    unknown = [layer for layer in options.layers if layer not in LAYERS]
-    if unknown:
+    if unknown := set(options.layers) - set(LAYERS):
         raise SystemExit(f"no such layer: {', '.join(unknown)}; there are {', '.join(LAYERS)}")
     from _cpu_peers import run
 
@@ -47,7 +46,6 @@ def parser() -> argparse.ArgumentParser:
     line.add_argument("--memory-share", type=float, default=0.75, help="of what is available")
     line.add_argument("--compile", action="store_true", help="also PyG under torch.compile")
     line.add_argument("--only", type=names, default=[], help='families or names: "pyg,expert/*"')
-    line.add_argument("--seed", type=int, default=0)
     line.add_argument("--fresh", action="store_true", help="measure all cells again")
     line.add_argument("--table", action="store_true", help="only print what the file holds")
     line.add_argument("--out", type=Path, default=_RESULTS / "peers.json")

@@ -1,14 +1,14 @@
 """How well variants are chosen for real graphs by a model that has seen generated ones only.
 
     hetune profile default
-    python benchmarks/selection.py measure --seconds 7200
+    python benchmarks/selection.py measure
     python benchmarks/selection.py finals --finals finals-1.db finals-2.db finals-3.db
     python benchmarks/selection.py --finals finals-1.db finals-2.db finals-3.db
 
 `measure` times all variants of RGCN, RGAT and HGT at widths {32, 64, 128, 256} squared on real
-graphs, into the store, under the campaign "selection-test". It may be stopped at any time, and goes
-on where it was: pair of widths by pair, small graphs first. Twelve large graphs get four pairs, and
-the largest of them comes after three pairs of all others.
+graphs, into the store, under the campaign "selection-test". It may be stopped at any time (by
+`timeout 2h`, say), and goes on where it was: pair of widths by pair, small graphs first. Twelve
+large graphs get four pairs.
 
 `finals` measures anew the variants that came within 40% of the fastest, for the fastest of
 many noisy times is fast by luck as well: once for each file, in processes of their own
@@ -36,13 +36,11 @@ from typing import Any
 import torch
 from _graphs import names
 from _machine import commit, fingerprint, set_threads
-from _selection_finals import Key, between_sessions, finalists, key, settle
+from _selection_finals import Key, finalists, key, settle
 from _selection_graphs import LAYERS, PAIRS, REAL, pairs, present, specs, split
-from _selection_measure import measure_all
 from rich.console import Console
-from rich.table import Table
 
-from hetune.costmodel.evaluate import tables
+from hetune.clients.cli.models import show
 from hetune.costmodel.evaluate.metrics import FIXED, ORACLE, ROOFLINE
 from hetune.costmodel.evaluate.prediction_time import with_prediction_times
 from hetune.costmodel.evaluate.report import MODEL, Report, judge
@@ -52,12 +50,13 @@ from hetune.costmodel.model.bundle import load, save
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.problems import Problem, count_graphs
 from hetune.costmodel.registry.calibration import load_calibration
+from hetune.profiling.campaign.run import CampaignProgress, run_units
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.records import PROTOCOLS, Measurement, Status
 from hetune.profiling.store.problems import problems as problems_of
 from hetune.profiling.store.store import Store
-from hetune.profiling.units import ProblemSpec
+from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.runtime.roofline import MachineModel
 
 _RESULTS = Path(__file__).resolve().parent / "results"
@@ -89,10 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure(store: Store, options: argparse.Namespace, console: Console) -> int:
-    wanted = {spec: units_of(spec) for spec in _specs(options, console)}
-    limits = Limits(most_rounds=_MOST_ROUNDS, problem_seconds=options.problem_seconds)
-    measure_all(wanted, store, _CAMPAIGN, limits, options.seconds, options.seed, console)
-    return 0
+    units = [unit for spec in _specs(options, console) for unit in units_of(spec)]
+    return _run(units, store, _MOST_ROUNDS, options)
 
 
 def _measure_finals(store: Store, options: argparse.Namespace, console: Console) -> int:
@@ -100,17 +97,27 @@ def _measure_finals(store: Store, options: argparse.Namespace, console: Console)
         raise SystemExit("finals are kept apart: say where, --finals FILE.db ...")
     _, judged = split(problems_of(store, options.machine))
     known = {(p.graph, p.family, p.program, p.threads): p for p in judged}
-    wanted = {}
+    units: list[Unit] = []
     for spec in _specs(options, console):
         name = spec.graph.name, spec.graph.family, spec.program, spec.threads
-        if name in known and (chosen := finalists(known[name])):
-            wanted[spec] = tuple(unit for unit in units_of(spec) if unit.variant in chosen)
-    limits = Limits(most_rounds=_FINAL_ROUNDS, problem_seconds=options.problem_seconds)
-    end = time.monotonic() + options.seconds
+        chosen = finalists(known[name]) if name in known else frozenset()
+        units += [unit for unit in units_of(spec) if unit.variant in chosen]
     for session, place in enumerate(options.finals):
         with Store.open(place) as finals:
-            seconds, seed = end - time.monotonic(), options.seed + session
-            measure_all(wanted, finals, f"{_CAMPAIGN}-finals", limits, seconds, seed, console)
+            _run(units, finals, _FINAL_ROUNDS, options, session)
+    return 0
+
+
+def _run(
+    units: Sequence[Unit], store: Store, rounds: int, options: argparse.Namespace, session: int = 0
+) -> int:
+    def show(now: CampaignProgress) -> None:
+        print(f"{now.done:,} of {now.total:,} units: {now.problem or 'begun'}", flush=True)
+
+    limits = Limits(most_rounds=rounds, problem_seconds=options.problem_seconds)
+    seed = options.seed + session
+    endings = run_units(units, _CAMPAIGN, store, limits=limits, seed=seed, progress=show)
+    print(f"measured: {', '.join(f'{n} {ending}' for ending, n in endings.items()) or 'nothing'}")
     return 0
 
 
@@ -143,21 +150,11 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
     about = {"split": f"trained on {_families(training)}; judged on {_families(judged)}"}
     report = judge(training, judged, lambda _: model, machine=machine, about=about)
     report = with_prediction_times(report, model, judged, machine)
-    for shown in (tables.scores_table(report), tables.comparison_table(report)):
-        console.print(_rich(shown))
-    for note in tables.notes(report):
-        console.print(note)
+    show(report)
     score = report.score()
     for name, field, goal in GOALS:
         verdict = "met" if _met(score, field, goal) else "missed"
         console.print(f"{name}: {getattr(score, field):.3f}; goal: at most {goal:g}: {verdict}")
-    again = between_sessions(sessions)
-    if again is not None:
-        console.print(
-            f"the fastest of one session of finals, in the next ({again['inputs']} inputs): regret "
-            f"{again['regret']:.3f}, slower than best fixed on {again['worse']:.1%}; the cost model"
-            f" on {report.score().worse:.1%} of all"
-        )
     if left_out:
         console.print(f"left out, for the machine was unsteady: {named(left_out)}")
     record = {
@@ -172,7 +169,6 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
             "metrics": dict(model.manifest.metrics),
         },
         **as_record(report),
-        "between_sessions": again,
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -249,7 +245,6 @@ def as_record(report: Report) -> dict[str, Any]:
     score = report.score()
     return {
         "about": dict(report.about),
-        "noise_floor": round(report.noise_floor, 4),
         "scores": {name: asdict(score) for name, score in report.scores.items()},
         "goals": {
             name: {"goal": goal, "reached": getattr(score, field), "met": _met(score, field, goal)}
@@ -270,15 +265,6 @@ def as_record(report: Report) -> dict[str, Any]:
 
 def _met(score: Any, field: str, goal: float) -> bool:
     return bool(getattr(score, field) <= goal)
-
-
-def _rich(shown: tables.TextTable) -> Table:
-    found = Table(title=shown.title)
-    for position, column in enumerate(shown.header):
-        found.add_column(column, justify="right" if position else "left")
-    for row in shown.rows:
-        found.add_row(*row, style="bold" if row[0] in shown.marked else None)
-    return found
 
 
 def _counts(problems: Sequence[Problem]) -> dict[str, Any]:
@@ -310,7 +296,6 @@ def parser() -> argparse.ArgumentParser:
     line.add_argument("--layers", type=names, default=list(LAYERS))
     line.add_argument("--pairs", type=pairs, default=[], help="e.g. 64x64,32x128; all by default")
     line.add_argument("--threads", type=int, default=torch.get_num_threads())
-    line.add_argument("--seconds", type=float, default=3600.0, help="time to measure")
     line.add_argument("--problem-seconds", type=float, default=60.0)
     line.add_argument("--seed", type=int, default=0)
     line.add_argument("--target", default="auto")

@@ -27,15 +27,19 @@ _KEEP = "keep"
 
 
 @contextmanager
-def service(folder: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def service(folder: Path, *more: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """`hetune serve` on a free port of this machine while it lasts; gives its URL, too.
+
+    Args:
+        folder: Its data, store and log.
+        more: Other options.
 
     Raises:
         UnreachableError: It does not start.
     """
     # The user's jobs are none of the demo's.
     options = ("--port", "0", "--data", str(folder), "--store", str(folder / "measurements.db"))
-    command = (sys.executable, "-c", _SERVE, "serve", *options)
+    command = (sys.executable, "-c", _SERVE, "serve", *options, *more)
     log = folder / "service.log"
     with (
         log.open("w") as errors,

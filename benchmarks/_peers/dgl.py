@@ -19,6 +19,7 @@ LIGHT_HGT = "no-bias-no-gelu"
 
 
 def _graph(problem: Problem) -> object:
+    # DGL writes a configuration file into the home folder unless its backend is named.
     os.environ.setdefault("DGLBACKEND", "pytorch")
     import dgl
 

@@ -2,19 +2,17 @@
 
 import math
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from _peers.problem import Candidate, Layer, Problem
-from hetune.variants.kernel.precision import Precision
 
 
-def _build(problem: Problem, precision: Precision = "float32") -> Callable[[], Any]:
+def _build(problem: Problem) -> Callable[[], Any]:
     import hetune
 
     # Preparation is shown apart, for peers too: it counts for nothing in the choice either.
-    module = hetune.compile(problem.conv, expected_runs=math.inf, precision=precision)
-    graph = problem.graph
+    module, graph = hetune.compile(problem.conv, expected_runs=math.inf), problem.graph
     x = problem.x_dict if problem.layer == "hgt" else problem.x
     # The first call builds indexes, chooses a variant and loads its kernels; it is timed apart.
     return lambda: module(x, graph)
@@ -35,16 +33,8 @@ def _build_small(problem: Problem) -> Callable[[], Any]:
 
 
 def candidates(layer: Layer) -> list[Candidate]:
-    """The one that everything else is compared with, and what it does with less.
-
-    Tables of bfloat16 beside float32: ``--only hetune/compile,hetune/bf16``.
-    """
+    """The one that everything else is compared with, and what it does with less."""
     return [
         Candidate("hetune/compile", layer, _build),
-        Candidate(
-            *("hetune/bf16", layer, partial(_build, precision="bf16")),
-            precision="bf16",
-            by_name=True,
-        ),
         Candidate("hetune/least memory", layer, _build_small, by_name=True),
     ]

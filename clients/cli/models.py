@@ -84,7 +84,7 @@ def train(
             report = judge(model, data, folds, update)
     registry = ModelRegistry(device=device.value)
     key, card = keep(model, data, report, registry)
-    _show(report)
+    show(report)
     say(f"candidate: {key}, in {registry.root}")
     say(f"model card: {card}")
     if out is not None:
@@ -105,7 +105,7 @@ def evaluate_(
     if as_json:
         typer.echo(report.as_json())
     else:
-        _show(report)
+        show(report)
 
 
 def promote(
@@ -167,7 +167,8 @@ def _load(name: str, registry: ModelRegistry) -> CostModel:
     return load_bundle(path) if path.is_dir() else registry.load(name)
 
 
-def _show(report: Report) -> None:
+def show(report: Report) -> None:
+    """Prints scores, comparisons and notes."""
     for table in (scores_table(report), comparison_table(report)):
         first, *others = table.header
         rows: Rows = console.table(first, *others, left=(first,))

@@ -32,7 +32,7 @@ def test_a_cell_has_every_plan_and_every_peer(monkeypatch):
         return default(variant) and variant.plan_id in some
 
     monkeypatch.setattr(_gpu_peers, "each_plan", keep)
-    found = cell().measure(compiled=False)
+    found = cell().measure()
     assert found["reference"] == "PyG"
     schedule = schedule_id(DEFAULT_SCHEDULES["cuda"])
     assert set(found["plans"]) == {f"{plan}/{schedule}" for plan in some}
@@ -90,29 +90,26 @@ def wrong(problem):
 )
 def test_what_goes_wrong_is_a_result(build, status, detail, monkeypatch, one_plan):
     candidate = Candidate("peer/bad", "rgcn", build)
-    monkeypatch.setattr(Cell, "candidates", lambda self, compiled: [candidate])
-    (entry,) = cell().measure(compiled=False)["candidates"]
+    monkeypatch.setattr(Cell, "candidates", lambda self: [candidate])
+    (entry,) = cell().measure()["candidates"]
     assert entry["status"] == status
     assert detail in entry["detail"]
 
 
 def test_a_card_that_answers_no_more_fails_the_unit(monkeypatch, one_plan):
     candidate = Candidate("peer/bad", "rgcn", fails(RuntimeError("illegal memory access")))
-    monkeypatch.setattr(Cell, "candidates", lambda self, compiled: [candidate])
+    monkeypatch.setattr(Cell, "candidates", lambda self: [candidate])
     monkeypatch.setattr(_gpu_peers, "answers", lambda device: False)
     with pytest.raises(RuntimeError, match="answers no more: RuntimeError: illegal memory"):
-        cell().measure(compiled=False)
+        cell().measure()
 
 
 def test_candidates_for_which_no_time_is_left_are_named():
     with pytest.raises(AssertionError, match="no time was left"):
-        cell(unit_s=0.0).measure(compiled=False)
+        cell(unit_s=0.0).measure()
 
 
-def test_the_compiled_peers_are_cells_of_their_own():
-    names = [c.name for c in cell().candidates(compiled=True)]
-    assert names == ["pyg/RGCNConv+compile", "pyg/FastRGCNConv+compile"]
-    assert not [c for c in cell().candidates(compiled=False) if c.compiled]
+def test_cells_of_a_precision_have_keys_of_their_own():
     keys = [u.key for u in Cells("cuda", precision="tf32").units(["am"], ["hgt"], [64])]
     assert keys == ["peers-tf32/am/hgt/64"]
 
@@ -136,12 +133,10 @@ def unit(graph_ms: float, peer_ratio: float, **more) -> dict:
 
 
 def test_what_the_cells_say():
-    compiled = {"name": "pyg/RGCNConv+compile", "status": "ok", "ratio": 3.0, "precision": "ieee"}
     lines = peers_lines(
         {
             "peers/aifb/rgcn/64": unit(0.5, 8.0),
-            "peers/am/rgcn/64": unit(1.0, 6.0),
-            "compiled/am/rgcn/64": {"candidates": [compiled]},
+            "peers/am/rgcn/64": unit(1.0, 3.0),
             "peers/bgs/rgcn/64": {"failed": "ValueError"},
             "ahead": {"plans": 6},
         }
@@ -150,7 +145,7 @@ def test_what_the_cells_say():
     times, over = ["0.5000", "1.0000", "0.2500"], ["8.00", "4.00", "16.00"]
     assert lines[2].split() == ["aifb", *times, *over, "pyg/RGCNConv"]
     times, over = ["1.0000", "2.0000", "0.5000"], ["3.00", "1.50", "6.00"]
-    assert lines[3].split() == ["am", *times, *over, "pyg/RGCNConv+compile"]
+    assert lines[3].split() == ["am", *times, *over, "pyg/RGCNConv"]
     assert "best plan: geometric mean 4.90x (goal 2.5x), least 3.00x" in lines[4]
     assert lines[4].endswith("of 2 graphs: kept")
     assert "compile: geometric mean 2.45x" in lines[5]
@@ -160,7 +155,7 @@ def test_what_the_cells_say():
 
 
 def test_the_command_line(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(Cell, "measure", lambda self, compiled: unit(1.0, 3.0))
+    monkeypatch.setattr(Cell, "measure", lambda self: unit(1.0, 3.0))
     out = tmp_path / "gpu_check.json"
     arguments = ["--graphs", "am", "--only", "peers/am/rgcn", "--out", str(out)]
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)

@@ -10,7 +10,7 @@ from tests.profiling._filled import fill
 pytest.importorskip("matplotlib")
 
 import selection
-from _selection_finals import between_sessions, finalists, key, settle
+from _selection_finals import finalists, key, settle
 from _selection_graphs import FEW, GRAPHS, PAIRS, specs, split
 from tests.profiling._made_up import MACHINE as MEASURED_ON
 from tests.profiling._made_up import measurement
@@ -32,26 +32,15 @@ def test_all_pairs_of_widths_are_there_once():
     assert set(FEW) < set(PAIRS)
 
 
-def test_every_graph_is_seen_before_any_is_seen_again():
-    early = [graph for graph in GRAPHS if not graph.last]
+def test_every_graph_is_seen_before_any_is_seen_again_and_large_ones_get_few_pairs():
     wanted = specs(GRAPHS)
-    first = wanted[: 3 * len(early)]
+    first = wanted[: 3 * len(GRAPHS)]
     assert {(s.program.d_in, s.program.d_out) for s in first} == {PAIRS[0]}
-    assert [s.graph.name for s in first[::3]] == [graph.name for graph in early]
+    assert [s.graph.name for s in first[::3]] == [graph.name for graph in GRAPHS]
     assert [s.program.label for s in first[:3]] == ["rgcn", "rgat", "hgt"]
-
-
-def test_large_graphs_get_few_pairs_and_the_largest_comes_after_three_of_all_others():
-    wanted = specs(GRAPHS)
-    last = [graph.name for graph in GRAPHS if graph.last]
-    assert last == ["am_whitelist"]
     large = {graph.name for graph in GRAPHS if graph.large}
     assert len(wanted) == 48 * (len(GRAPHS) - len(large)) + 12 * len(large)
     assert {(s.program.d_in, s.program.d_out) for s in wanted if s.graph.name in large} == set(FEW)
-    is_last = [s.graph.name in last for s in wanted]
-    few = [(s.program.d_in, s.program.d_out) in FEW[:3] for s in wanted]
-    before = wanted[: is_last.index(True)]
-    assert sum(few[: len(before)]) == 9 * (len(GRAPHS) - len(last))
 
 
 def test_hgt_gets_canonical_graphs_and_no_family_is_a_generated_one():
@@ -101,16 +90,24 @@ def test_an_empty_store_is_said_and_no_error(tmp_path, capsys):
     assert not (tmp_path / "out.json").exists()
 
 
-def test_measuring_stops_in_time(tmp_path, monkeypatch, capsys):
+def test_all_variants_are_measured_on_the_graphs_that_are_there(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("HETUNE_DATA", str(tmp_path))
     (tmp_path / "graphs").mkdir()
     (tmp_path / "graphs" / "umls.npz").touch()
-    arguments = ["--store", str(tmp_path / "store.db"), "--pairs", "32x32", "--seconds", "0"]
+    asked = []
+    monkeypatch.setattr(selection, "run_units", lambda units, *_, **__: asked.append(units) or {})
+    arguments = ["--store", str(tmp_path / "store.db"), "--pairs", "32x32"]
     assert selection.main(["measure", *arguments]) == 0
+    (units,) = asked
+    assert len(units) == 89
+    assert len({unit.problem for unit in units}) == 3
     shown = capsys.readouterr().out
-    assert "89 units, 3 problems left" in shown
-    assert "time is up" in shown
+    assert "measured: nothing" in shown
     assert "skipped fb15k" in " ".join(shown.split())
+    with pytest.raises(SystemExit, match="finals are kept apart"):
+        selection.main(["finals", *arguments])
+    assert selection.main(["finals", *arguments, "--finals", str(tmp_path / "finals.db")]) == 0
+    assert asked[1] == []  # nothing was measured of which there were finalists
 
 
 FIRST = {"a": 1.0, "b": 1.05, "c": 1.6, "d": 2.0}
@@ -145,16 +142,6 @@ def test_of_several_sessions_medians_count_whatever_the_machine_did():
     (alike,) = settle([first], sessions[:2])
     assert alike.candidates[0].error == pytest.approx(0.0, abs=1e-9)
     assert found.candidates[0].error > 0.05 * found.candidates[0].seconds  # sessions disagree
-
-
-def test_the_fastest_of_one_session_are_judged_in_the_next():
-    first = [problem("g1", "f", {"a": 1.0, "b": 1.1}), problem("g2", "f", {"a": 1.0, "b": 1.2})]
-    then = [problem("g1", "f", {"a": 1.2, "b": 1.0}), problem("g2", "f", {"a": 1.0, "b": 1.1})]
-    assert between_sessions([first]) is between_sessions([]) is None
-    found = between_sessions([first, then])
-    # Then b is the best fixed one, 1.05 and not 1.10, and a, which is taken, loses to it on g1; at
-    # first it is a, and b, which is taken for g1, loses to it.
-    assert found == {"inputs": 4, "regret": round((1.2 * 1.1) ** (1 / 4), 4), "worse": 0.5}
 
 
 def test_inputs_of_an_unsteady_machine_are_left_out(tmp_path, monkeypatch):

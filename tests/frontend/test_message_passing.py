@@ -19,7 +19,6 @@ from hetune.variants.runtime.fallback import FallbackWarning
 EDGES = torch.randint(0, 90, (2, 700), generator=torch.Generator().manual_seed(0))
 NODES = 99
 REASONS = (
-    r"has rows side by side",
     r"is a sum at sources",
     r"modules of type .* are not supported",
 )
@@ -103,6 +102,41 @@ def test_batch_norm_in_training_runs_uncompiled():
     close(compiled(**arguments), layer, arguments)
 
 
+class WithTail(pyg.MessagePassing):
+    """Sums, and what no program has after them; two results."""
+
+    def __init__(self):
+        super().__init__()
+        self.lin, self.memory = nn.Linear(WIDTH, 4), nn.LSTM(4, 3, batch_first=True)
+
+    def forward(self, x, edge_index, batch=None):
+        h = self.propagate(edge_index, x=self.lin(x)).relu()
+        steps = torch.stack([h, self.propagate(edge_index, x=h)], 1)
+        whole = torch.cumsum(self.memory(steps)[0].flatten(1), 1).log_softmax(-1)
+        if batch is not None:
+            whole = whole.new_zeros(2, 6).index_add(0, batch, whole)
+        return {"whole": whole, "parts": (h, torch.cat([x, h], 1))}
+
+
+@torch.no_grad()
+def test_what_follows_the_last_sum_runs_in_torch():
+    layer = WithTail().eval()
+    compiled = compile_layer(layer)
+    arguments = arguments_on(EDGES, NODES, ())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        for given in ({}, {"batch": torch.arange(NODES) % 2}):
+            found, expected = compiled(**arguments, **given), layer(**arguments, **given)
+            assert found.keys() == expected.keys()
+            for one, other in zip(
+                (found["whole"], *found["parts"]), (expected["whole"], *expected["parts"]),
+                strict=True,
+            ):  # fmt: skip
+                torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    with pytest.raises(InputError, match="out= is for rows that a program returns"):
+        compiled(**arguments, out=torch.empty(NODES, 6))
+
+
 class LastTwo(pyg.MessagePassing):
     """Computes something else on some graphs."""
 
@@ -132,7 +166,7 @@ def test_other_calls_run_uncompiled_or_are_refused():
     compiled = compile_layer(layer, backend="torch")
     arguments = arguments_on(EDGES, NODES, ())
     close(compiled(**arguments), layer, arguments)
-    with pytest.warns(FallbackWarning, match="it returns a tuple, not rows of nodes"):
+    with pytest.warns(FallbackWarning, match="it returns a Tensor, not rows of nodes"):
         _, (_, alpha) = compiled(**arguments, return_attention_weights=True)
     assert alpha.shape[1] == 1
     with pytest.warns(FallbackWarning, match="x is a tuple: tensors and numbers compile"):

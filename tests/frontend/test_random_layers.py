@@ -15,9 +15,7 @@ from torch.nn import functional
 from hetune.variants.frontend.tracing.arguments import CallArguments, read_arguments
 from hetune.variants.frontend.tracing.layer import trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
-from hetune.variants.frontend.tracing.validate import parameters_of, validated, weights_of
-from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.program.interpret import interpret
+from hetune.variants.frontend.tracing.validate import interpreted, validated
 
 utils = pytest.importorskip("torch_geometric.utils")
 
@@ -130,13 +128,8 @@ def error_of(layer: nn.Module) -> float:
     }
     traced = trace(exact, CallArguments(arguments, ("x",), "edge_index"))
     assert traced.key == confirmed.key
-    types = torch.zeros_like(traced.src)
-    graph = HeteroGraph(traced.src, traced.dst, types, num_nodes=NODES, num_etypes=1)
-    values = {"x": arguments["x"], **traced.constants, **weights_of(traced, parameters_of(exact))}
-    found = interpret(
-        traced.program, {p.name: values[p.name].double() for p in traced.program.params}, graph
-    )
     with torch.no_grad():
+        found = interpreted(traced, exact, CallArguments(arguments, ("x",), "edge_index"))
         expected = exact(**arguments)
     return float((found - expected).abs().max() / expected.abs().max())
 

@@ -12,9 +12,7 @@ from torch import nn
 from hetune.variants.frontend.tracing.arguments import CallArguments, read_arguments
 from hetune.variants.frontend.tracing.layer import trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
-from hetune.variants.frontend.tracing.validate import parameters_of, validated, weights_of
-from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.program.interpret import interpret
+from hetune.variants.frontend.tracing.validate import interpreted, validated
 
 utils = pytest.importorskip("torch_geometric.utils")
 
@@ -41,22 +39,14 @@ def check(module: nn.Module, given: tuple[str, ...]) -> None:
             name: value.double() if value.is_floating_point() else value
             for name, value in arguments_on(edge_index, num_nodes, given).items()
         }
-        features = [name for name in ("x", "x_0", "pos") if name in arguments]
-        traced = trace(module, CallArguments(arguments, tuple(features), "edge_index"))
+        features = tuple(name for name in ("x", "x_0", "pos") if name in arguments)
+        traced = trace(module, CallArguments(arguments, features, "edge_index"))
         assert traced.key == confirmed.key
-        graph = HeteroGraph(
-            traced.src, traced.dst, torch.zeros_like(traced.src), num_nodes=num_nodes, num_etypes=1
-        )
-        values = {
-            **arguments, **traced.constants, **weights_of(traced, parameters_of(module))
-        }  # fmt: skip
-        found = interpret(
-            traced.program, {p.name: values[p.name].double() for p in traced.program.params}, graph
-        )
         with torch.no_grad():
+            found = interpreted(traced, module, CallArguments(arguments, features, "edge_index"))
             expected = copy.deepcopy(module)(**arguments)
         torch.testing.assert_close(
-            found.reshape(expected.shape),
+            found,
             expected,
             rtol=1e-9,
             atol=1e-9 * float(expected.abs().max()),

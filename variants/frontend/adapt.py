@@ -7,6 +7,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from hetune.variants.frontend import pyg
 from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported, refusal
+from hetune.variants.frontend.dgl.on_edges import DglLayer, is_dgl_layer
 from hetune.variants.frontend.message_passing import adapt_call, is_message_passing
 from hetune.variants.frontend.nn import HGT, FlatLayer, RelationalLayer
 from hetune.variants.frontend.program_layer import ProgramLayer
@@ -51,7 +52,11 @@ def _found(module: nn.Module, call: Arguments | None) -> Adapter | Unsupported:
         reason = refusal(module)
         return Unsupported(reason) if reason else _adapt(module)
     found = pyg.adapt(module)
-    if isinstance(found, Adapter) or found.is_layer or not is_message_passing(module):
+    if isinstance(found, Adapter) or found.is_layer:
+        return found
+    if is_dgl_layer(module):
+        module = DglLayer(module)
+    elif not is_message_passing(module):
         return found
     if call is None:
         return Unsupported("it is traced by its first call", needs_call=True)

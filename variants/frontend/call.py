@@ -72,3 +72,8 @@ class Call(ABC):
             graph: As of `inputs`.
             results: The program's, float32 [rows, *row shape]; edges in the order of ``graph.src``.
         """
+
+    @property
+    def takes_out(self) -> bool:
+        """Whether the program has one result, whose rows are what the call returns."""
+        return True

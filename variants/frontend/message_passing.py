@@ -20,7 +20,8 @@ from hetune.variants.frontend.adapter import (
 from hetune.variants.frontend.call import Call
 from hetune.variants.frontend.edge_errors import check_edge_tensors
 from hetune.variants.frontend.pyg_lazy import is_uninitialized
-from hetune.variants.frontend.tracing.arguments import CallArguments, read_arguments
+from hetune.variants.frontend.tracing.arguments import CallArguments
+from hetune.variants.frontend.tracing.edge_module import original, read_call_of
 from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
@@ -62,18 +63,19 @@ def adapt_call(
     Raises:
         InputError: They are not the arguments of such a call.
     """
-    if (reason := _state_refusal(module) or refusal(module)) is not None:
+    own = original(module)
+    if (reason := _state_refusal(own) or refusal(own)) is not None:
         return Unsupported(reason)
     arguments = _arguments(module, args, kwargs)
     if isinstance(arguments, Unsupported):
         return arguments
-    if is_uninitialized(module):
+    if is_uninitialized(own):
         with torch.no_grad():
-            module(*args, **kwargs)
-    if (refusals := _REFUSALS.get(module)) is None:
-        refusals = _REFUSALS[module] = _Refusals(module)
-    kind = arguments.key, _mode(module.modules())
-    if (known := refusals.known(module, kind)) is not None:
+            own(*args, **kwargs)
+    if (refusals := _REFUSALS.get(own)) is None:
+        refusals = _REFUSALS[own] = _Refusals(own)
+    kind = arguments.key, _mode(own.modules())
+    if (known := refusals.known(own, kind)) is not None:
         return known
     found = _traced_adapter(module, arguments)
     if isinstance(found, Unsupported):
@@ -129,7 +131,7 @@ def _arguments(
     module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> CallArguments | Unsupported:
     try:
-        found = read_arguments(module, args, kwargs)
+        found = read_call_of(module, args, kwargs)
     except NotTraceable as error:
         return Unsupported(str(error))
     if torch.is_autocast_enabled(found.values[found.edges].device.type):
@@ -159,10 +161,11 @@ class _Reader:
 
     def __init__(self, module: nn.Module, arguments: CallArguments, traced: Traced) -> None:
         self._module, self._key, self.traced = module, arguments.key, traced
-        self._state, self._parts = PythonState(module), list(module.modules())
+        own = original(module)
+        self._state, self._parts = PythonState(own), list(own.modules())
         self._modes: dict[tuple[bool, ...], str | None] = {_mode(self._parts): None}
         self.adapter = Adapter(
-            module,
+            own,
             traced.program,
             self._weights,
             1,
@@ -281,9 +284,20 @@ class _TracedCall(Call):
         return {**{name: self._arguments.values[name] for name in features}, **constants}
 
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Any:
-        """Rows as the layer gives them."""
-        (out,) = results
-        return out.reshape(graph.num_nodes, *self._reader.traced.result_shape)
+        """Rows as the layer gives them, and what torch makes of them."""
+        traced, given = self._reader.traced, self._arguments.values
+        found = dict(zip(traced.program.results, results, strict=True))
+        if traced.result_shape is not None:
+            return traced.result(found, {}, given, graph.num_nodes)
+        found = {**{name: given[name] for name in self._arguments.features}, **found}
+        with torch.no_grad():
+            parameters = parameters_of(self._module)
+            return traced.result(found, parameters, given, graph.num_nodes)
+
+    @property
+    def takes_out(self) -> bool:
+        """Whether the program's result is the call's."""
+        return self._reader.traced.result_shape is not None
 
 
 def _given(graph: HeteroGraph) -> WeakKeyDictionary[_Reader, Mapping[str, Tensor] | str]:

@@ -218,6 +218,11 @@ class CompiledLayer(ModuleWrapper):
 
     def _compute(self, adapter: Adapter, call: Call, graph: HeteroGraph, options: _Options) -> Any:
         variant, memory_limit, out = options
+        if out is not None and not call.takes_out:
+            raise InputError(
+                "out= is for rows that a program returns, and torch makes others of them: leave it "
+                "out"
+            )
         inputs = {name: rows.float() for name, rows in call.inputs(graph).items()}
         device, overflow = graph.device, Overflow()
         dtypes = self._autocast.dtypes(adapter, call, device) if out is None else torch.float32

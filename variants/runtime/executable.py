@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from hetune.variants.backends.base import SCRATCH, Backend
+from hetune.variants.backends.triton.backend import TritonRunner
+from hetune.variants.backends.triton.native_start import NativeStart, native_start
 from hetune.variants.graph.streams import synchronize
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.gpu_schedule import AnySchedule
@@ -70,6 +72,7 @@ class Executable:
         self.device = domain.place
         self.workspace = Workspace.of(domain.graph) if domain.device is None else None
         self.results = Results(plan, domain, self.workspace)
+        self._native = self._native_start()
         self._builds = -1
         self._has_released = domain.device is not None or not backend.keeps_indexes
         synchronize(domain.device)
@@ -103,24 +106,58 @@ class Executable:
         """
         with self.workspace.lock if self.workspace else nullcontext():
             given = self.inputs(features)
-            memory = self.memory()
-            for name, order in self._reordered:
-                reorder(given[name].detach(), order, memory[name])
-                given[name] = memory[name]
-            buffers = {**self._constants, **weights, **memory, **given}
-            results = self.results.allocate(out, buffers)
-            buffers |= self.results.written(results)
-            for view in self.plan.views:
-                buffers[view.name] = buffers[view.base]
+            results = self.results.allocate(out, {**self._constants, **weights, **given})
+            self.start(given, weights, results, mark, overflow)
+        return results
+
+    def start(
+        self,
+        given: Mapping[str, Tensor],
+        weights: Mapping[str, Tensor],
+        results: tuple[Tensor, ...],
+        mark: Callable[[], object] | None = None,
+        overflow: Overflow | None = None,
+    ) -> None:
+        """Computes the results where they are to be; the workspace's lock must be held.
+
+        Args:
+            given: What `inputs` gives.
+            weights: As of `run`.
+            results: What `Results.allocate` gives.
+            mark: As of `run`.
+            overflow: As there.
+        """
+        buffers = {**self._constants, **weights, **given}
+        written = self.results.written(results)
+        if mark is None and self._native is not None and self._native({**buffers, **written}):
+            return
+        memory = self.memory()
+        for name, order in self._reordered:
+            reorder(given[name].detach(), order, memory[name])
+        buffers |= memory
+        buffers |= written
+        for view in self.plan.views:
+            buffers[view.name] = buffers[view.base]
+        if mark is not None:
+            mark()
+        for runner in self._runners:
+            if runner(buffers) and overflow is not None:
+                overflow.record()
             if mark is not None:
                 mark()
-            for runner in self._runners:
-                if runner(buffers) and overflow is not None:
-                    overflow.record()
-                if mark is not None:
-                    mark()
-            self.results.reorder(results, buffers)
-        return results
+        self.results.reorder(results, buffers)
+
+    def _native_start(self) -> NativeStart | None:
+        """What starts the whole plan on a GPU; None where launches have to be started in turn."""
+        if self._reordered or self.results.are_reordered:
+            return None
+        runners = [runner for runner in self._runners if isinstance(runner, TritonRunner)]
+        if not runners or len(runners) < len(self._runners):
+            return None
+        offsets = {n: at for n, at in self.layout.offsets.items() if n not in self.plan.results}
+        names = {view.name: view.base for view in self.plan.views}
+        launches = [runner.launch for runner in runners]
+        return native_start(launches, self.device, offsets, self.layout.arena_bytes, names)
 
     def release_indexes(self) -> None:
         """Lets go of indexes that no kernel reads, if none was built since this was called before.

@@ -43,6 +43,11 @@ class Results:
                 places = domain.index(ALL_EDGES).position
                 self._places = torch.empty_like(order).index_copy_(0, order.long(), places)
 
+    @property
+    def are_reordered(self) -> bool:
+        """Whether launches write some of them elsewhere, in another order."""
+        return self._places is not None
+
     def allocate(self, out: Tensor | None, inputs: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         """Memory for the results, [rows, *row shape] each: what was given for one, or new.
 

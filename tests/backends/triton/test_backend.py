@@ -10,7 +10,7 @@ from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.triton import backend as module
 from hetune.variants.backends.triton.ahead import TritonCompiler
 from hetune.variants.backends.triton.backend import TritonBackend
-from hetune.variants.backends.triton.driver import DriverError
+from hetune.variants.backends.triton.driver import DriverError, LoadedKernel
 from hetune.variants.errors import CompileError, KernelError
 from hetune.variants.graph.device_index import DeviceIndex
 from hetune.variants.graph.index import GraphIndex
@@ -106,11 +106,12 @@ def test_indexes_of_the_cpu_are_refused(graph):
 
 
 class Card:
-    """A GPU of capability 9.0 whose driver notes what is started, or refuses everything."""
+    """A GPU of capability 9.0 whose driver notes what is loaded, or refuses everything."""
 
     def __init__(self, monkeypatch, refuses: DriverError | None = None) -> None:
-        self.started, self.interpreted, self.refuses, self.loads = [], [], refuses, 0
-        stream = SimpleNamespace(synchronize=lambda: None, cuda_stream=5)
+        self.refuses, self.loads = refuses, 0
+        self.kernel = LoadedKernel(self, 0xC0, 0xF0, 128, 0)
+        stream = SimpleNamespace(synchronize=lambda: None)
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
         monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
         monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
@@ -122,10 +123,7 @@ class Card:
         if self.refuses:
             raise self.refuses
         assert binary == b"zip"
-        return {"kernel_0": lambda *call: self.started.append(call)}
-
-    def __getitem__(self, grid):
-        return lambda *arguments, **options: self.interpreted.append((grid, options))
+        return {"kernel_0": self.kernel}
 
 
 @pytest.fixture
@@ -133,27 +131,32 @@ def registry(tmp_path):
     return Registry(tmp_path / "kernels", toolchain=TritonCompiler(90))
 
 
-def test_kernels_of_the_registry_are_started_by_the_driver(monkeypatch, registry, graph):
+def test_kernels_of_the_registry_are_loaded_by_the_driver(monkeypatch, registry):
     pytest.importorskip("triton")
     card = Card(monkeypatch)
     backend = TritonBackend(registry_of=lambda capability: registry)
     code = module.emit(parse(COPY), GpuSchedule())
     assert backend._loaded(code.source, CPU) == {}
     registry.build([code.source])
-    start = backend._loaded(code.source, GPU)["kernel_0"]
-    assert backend._loaded(code.source, GPU)["kernel_0"] is start
-    call = module._Call(
-        card, start, code.kernels[0], (0, (1, 1, 1)), Domain(graph, CPU), {"y": slice(4, 24)}
-    )
-    x, own = torch.rand(5, 4), torch.rand(24)
-    call({"x": x}, own, 5)
-    assert card.started == [((1, 1, 1), [x.data_ptr(), own.data_ptr() + 16, 5], 5)]
-    # Rows that begin where vectors may not are Triton's affair.
-    call({"x": torch.rand(21)[1:].view(5, 4)}, own, 5)
-    assert len(card.started) == 1
-    (((grid), options),) = card.interpreted
-    assert grid == (1, 1, 1)
-    assert options == {"num_warps": 4, "num_stages": 1, "enable_fp_fusion": True}
+    found = backend._loaded(code.source, GPU)
+    assert found == {"kernel_0": card.kernel}
+    assert backend._loaded(code.source, GPU) is found
+
+
+def test_without_a_compiler_triton_starts_them(monkeypatch, registry, caplog):
+    pytest.importorskip("triton")
+    card = Card(monkeypatch)
+
+    def refuse():
+        raise CompileError("there is no C++ compiler")
+
+    monkeypatch.setattr(module, "start_library", refuse)
+    backend = TritonBackend(registry_of=lambda capability: registry)
+    source = backend.source(parse(COPY), GpuSchedule())
+    registry.build([source])
+    assert backend._loaded(source, GPU) == {}
+    assert card.loads == 0
+    assert "kernel by kernel: there is no C++ compiler" in caplog.text
 
 
 def test_what_the_driver_refuses_is_put_aside(monkeypatch, registry):

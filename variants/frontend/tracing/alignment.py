@@ -12,7 +12,7 @@ from torch import Tensor
 from hetune.variants.frontend.tracing.expressions import Expression, called, fixed
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder
-from hetune.variants.frontend.tracing.symbols import RowValue, Symbol
+from hetune.variants.frontend.tracing.symbols import RowValue, Symbol, TailValue
 from hetune.variants.program.nodes import Map, Reshape, Space
 
 Shape = tuple[int, ...]
@@ -73,6 +73,8 @@ def is_rows(tensor: object) -> bool:
 
 def rows_of(tensor: object) -> RowValue:
     """What a symbol with rows is."""
+    if isinstance(tensor, Symbol) and isinstance(tensor.meaning, TailValue):
+        raise tensor.meaning.why
     if not isinstance(tensor, Symbol) or not isinstance(tensor.meaning, RowValue):
         raise NotTraceable("an operand has no rows of nodes or edges")
     return tensor.meaning

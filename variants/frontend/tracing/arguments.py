@@ -123,7 +123,7 @@ def read_arguments(
     values = {name: as_plain(value) for name, value in bound.items() if value is not None}
     for name, value in values.items():
         if isinstance(value, Tensor):
-            _check(name, value)
+            check_tensor(name, value)
         elif not isinstance(value, bool | int | float | str):
             raise NotTraceable(f"{name} is a {type(value).__name__}: tensors and numbers compile")
     edges = [name for name, value in values.items() if _are_edges(value)]
@@ -169,7 +169,8 @@ def as_plain(value: object) -> object:
     return value.as_tensor() if is_wrapped else value  # type: ignore[attr-defined]
 
 
-def _check(name: str, value: Tensor) -> None:
+def check_tensor(name: str, value: Tensor) -> None:
+    """Raises `NotTraceable` unless a tensor is one that programs take."""
     if value.layout is not torch.strided or value.is_nested:
         raise NotTraceable(f"{name} is a sparse or nested tensor: strided tensors compile")
     if value.is_floating_point() and value.dtype is not torch.float32:

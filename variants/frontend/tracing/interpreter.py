@@ -8,18 +8,24 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from hetune.variants.frontend.tracing.alignment import is_rows, row_shape, squeezed
+from hetune.variants.frontend.tracing.alignment import is_rows, row_shape, rows_of, squeezed
 from hetune.variants.frontend.tracing.expressions import Expression, called
-from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.not_traceable import (
+    LocatedNotTraceable,
+    NotTraceable,
+    located,
+)
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder
 from hetune.variants.frontend.tracing.symbols import (
     Meaning,
     RowValue,
     Symbol,
+    TailValue,
     replaced,
     symbol,
     symbols_in,
 )
+from hetune.variants.frontend.tracing.tail import TailArguments
 from hetune.variants.program.nodes import Space
 
 Handler = Callable[..., Any]
@@ -48,8 +54,11 @@ class Interpreter:
         recorder: The program so far.
     """
 
-    def __init__(self, recorder: ProgramRecorder, num_edges: int) -> None:
+    def __init__(
+        self, recorder: ProgramRecorder, num_edges: int, given: Mapping[str, object]
+    ) -> None:
         self.recorder, self._num_edges = recorder, num_edges
+        self._tail = TailArguments(recorder, given)
 
     def __call__(
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -67,14 +76,51 @@ class Interpreter:
             return _LIKE[name](*args, **kwargs)
         if not isinstance(args[0] if args else None, Symbol) and name in ("expand_as", "view_as"):
             return getattr(args[0], name.removesuffix("_as"))(args[1].shape)
+        if not isinstance(args[0] if args else None, Symbol) and name in ("to", "type_as"):
+            return args[0].to(args[1].dtype)
         if name in _IN_PLACE_BASES and not isinstance(args[0], Symbol):
             return self._with_rows(func, name, args, kwargs)
         if name.endswith("_") and not name.endswith("__"):
             return self._in_place(func, args, kwargs)
+        given = symbols_in((args, tuple(kwargs.values())))
+        for found in given:
+            if isinstance(found.meaning, TailValue):
+                return self._after(func, args, kwargs, found.meaning.why)
         args = tuple(self._promoted(arg, args) for arg in args)
-        if any(is_rows(found) for found in symbols_in((args, tuple(kwargs.values())))):
+        if not any(map(is_rows, symbols_in((args, tuple(kwargs.values()))))):
+            return self._of_parameters(func, args, kwargs)
+        try:
             return self._with_rows(func, name, args, kwargs)
-        return self._of_parameters(func, args, kwargs)
+        except NotTraceable as error:
+            if name in _IN_PROGRAMS_ALONE or any(map(self._is_of_edges, given)):
+                raise
+            return self._after(func, args, kwargs, located(error))
+
+    def _is_of_edges(self, found: Symbol) -> bool:
+        return is_rows(found) and self.recorder.types[rows_of(found).name].space is not Space.NODE
+
+    def _after(
+        self,
+        func: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        why: LocatedNotTraceable,
+    ) -> Any:
+        """What torch makes of rows of nodes after the program has run."""
+        found = _on_meta(func, args, kwargs)
+        plain = (
+            self._tail.arguments(args, why),
+            dict(zip(kwargs, self._tail.arguments(list(kwargs.values()), why), strict=True)),
+        )
+        if isinstance(found, Tensor):
+            return self.symbol(TailValue(called(func, *plain), why), found)
+        if isinstance(found, list | tuple) and all(isinstance(part, Tensor) for part in found):
+            parts = [
+                self.symbol(TailValue(called(func, *plain, item=i), why), part)
+                for i, part in enumerate(found)
+            ]
+            return parts if type(found) is list else tuple(parts)
+        raise why
 
     def symbol(self, meaning: Meaning, like: Tensor) -> Symbol:
         """A symbol of a tensor's shape and dtype."""
@@ -240,6 +286,12 @@ _ATTRIBUTES = words(
     "requires_grad is_leaf is_nested is_sparse_csr is_xpu is_mps names itemsize"
 )
 _IN_PLACE_BASES = words("scatter_add_ scatter_reduce_ index_add_ index_reduce_")
+_IN_PROGRAMS_ALONE = words(
+    "dropout alpha_dropout feature_dropout dropout1d dropout2d dropout3d feature_alpha_dropout "
+    "batch_norm instance_norm bernoulli multinomial poisson normal rand_like randn_like "
+    "randint_like rrelu gumbel_softmax __setitem__"
+)
+"""Functions that give something else in every call, or write to what they are given."""
 _REFUSED = dict.fromkeys(
     words(
         "__bool__ item tolist __int__ __float__ __index__ nonzero __contains__ equal allclose "

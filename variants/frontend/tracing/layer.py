@@ -14,13 +14,20 @@ from hetune.variants.errors import ProgramError
 from hetune.variants.frontend.tracing import arithmetic, edges, products, shapes  # noqa: F401
 from hetune.variants.frontend.tracing.alignment import is_rows, squeezed
 from hetune.variants.frontend.tracing.arguments import CallArguments
+from hetune.variants.frontend.tracing.edge_module import original
 from hetune.variants.frontend.tracing.expressions import Expression, parameter
 from hetune.variants.frontend.tracing.interpreter import Interpreter
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable, reason_of
 from hetune.variants.frontend.tracing.own_tensors import OwnTensors
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder
-from hetune.variants.frontend.tracing.simplify import needed, with_ends_swapped, with_softmaxes
+from hetune.variants.frontend.tracing.simplify import (
+    needed,
+    with_ends_swapped,
+    with_parts_of_results,
+    with_softmaxes,
+)
 from hetune.variants.frontend.tracing.symbols import RowValue, symbol
+from hetune.variants.frontend.tracing.tail import finished, key_of, leaves, outputs, rows
 from hetune.variants.program.nodes import Param, Program, Reshape, Space, Type, operands
 from hetune.variants.program.text import show
 from hetune.variants.program.verify import verify
@@ -32,25 +39,52 @@ class Traced:
 
     Attributes:
         program: With a result in rows of nodes.
-        result_shape: Of a row of the result, as the layer gives it.
+        result_shape: Of a row of the result, as the layer gives it; None where it gives `output`.
         weights: What each weight of the program is.
         constants: What follows from the graph alone, ``[rows, *row shape]``.
         src: The source of each edge, int64 [E].
         dst: The destination of each edge, int64 [E].
+        output: What the layer gives, of the program's results: see `tail`.
+        joined: Values that it is made of and that have others side by side.
     """
 
     program: Program
-    result_shape: tuple[int, ...]
+    result_shape: tuple[int, ...] | None
     weights: Mapping[str, Expression]
     constants: Mapping[str, Tensor]
     src: Tensor
     dst: Tensor
+    output: Any
+    joined: Mapping[str, tuple[str, ...]]
+
+    def result(
+        self,
+        found: Mapping[str, Tensor],
+        parameters: Mapping[str, Tensor],
+        given: Mapping[str, Any],
+        num_nodes: int,
+    ) -> Any:
+        """What the layer gives.
+
+        Args:
+            found: The program's results, and its features, by name, [N, *row shape].
+            parameters: Of the layer; not read where `result_shape` is known.
+            given: Arguments of the call.
+            num_nodes: N.
+        """
+        if self.result_shape is not None:
+            return found[self.program.result].reshape(num_nodes, *self.result_shape)
+        whole = {
+            name: torch.cat([found[part] for part in parts], -1)
+            for name, parts in self.joined.items()
+        }
+        return finished(self.output, parameters, {**found, **whole}, given, num_nodes)
 
     @property
     def key(self) -> tuple[object, ...]:
         """Equal for calls that compute the same on other graphs."""
         weights = tuple((name, weight.key) for name, weight in self.weights.items())
-        return show(self.program), self.result_shape, weights
+        return show(self.program), self.result_shape, weights, key_of(self.output)
 
 
 def trace(module: nn.Module, arguments: CallArguments) -> Traced:
@@ -64,7 +98,7 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
         NotTraceable: It is no program; says why and where.
     """
     recorder = ProgramRecorder(arguments.num_nodes)
-    interpreter = Interpreter(recorder, arguments.num_edges)
+    interpreter = Interpreter(recorder, arguments.num_edges, arguments.values)
     given = dict(arguments.values)
     for name in arguments.features:
         value = given[name]
@@ -79,7 +113,7 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
                 result = twin.forward(**given)
         except Exception as error:
             raise NotTraceable(reason_of(error)) from None
-    return _traced(type(module).__name__, recorder, result)
+    return _traced(type(original(module)).__name__, recorder, result)
 
 
 def on_symbols(
@@ -114,9 +148,12 @@ def on_symbols(
             name: None if inner is None else twin_of(inner, f"{prefix}{name}.")
             for name, inner in own["_modules"].items()
         }
+        leaves = {id(t): own["_parameters"][name] for name, t in part._parameters.items()}
         for name, value in own.items():
             if isinstance(value, Tensor):
                 raise NotTraceable(f"{prefix}{name} is a tensor: make it a parameter or buffer")
+            if isinstance(value, list):
+                own[name] = [leaves.get(id(item), item) for item in value]
         twin.__dict__.update(own)
         return twin
 
@@ -128,29 +165,46 @@ def on_symbols(
 
 
 def _traced(name: str, recorder: ProgramRecorder, result: Any) -> Traced:
-    if not is_rows(result):
-        raise NotTraceable(f"it returns a {type(result).__name__}, not rows of nodes")
-    rows: RowValue = result.meaning
-    if rows.axis != 0 or recorder.types[rows.name].space is not Space.NODE:
+    shape, output = None, None
+    if is_rows(result) and result.meaning.axis == 0:
+        shape = tuple(result.shape[1:])
+        results = [recorder.emit(Reshape(result.meaning.name, (math.prod(shape),)), "out")]
+    else:
+        output = outputs(result)
+        results = [*dict.fromkeys(leaves(output))]
+    if not all(recorder.is_of_nodes(name) for name in results):
         raise NotTraceable("its result has no row for each node on its first axis")
-    shape = tuple(result.shape[1:])
-    out = recorder.emit(Reshape(rows.name, (math.prod(shape),)), "out")
-    lets = with_ends_swapped(recorder.lets) if recorder.is_swapped() else recorder.lets
-    lets = needed(with_softmaxes(lets), (out,))
     if not recorder.ends:
         raise NotTraceable("it uses no edges")
-    used = {name for let in lets for name in operands(let.op)}
-    types = recorder.types
-    params = [Param(name, types[name], "feature") for name in recorder.features if name in used]
-    constants = {name: rows for name, rows in recorder.constants.items() if name in used}
-    params += [Param(name, types[name], "constant") for name in constants]
+    whole = _program(name, recorder, tuple(results))
+    program, joined = with_parts_of_results(whole)
+    if joined and shape is not None:
+        output, shape = rows(RowValue(whole.result, 0), tuple(result.shape)), None
+    used = {param.name for param in program.params}
     weights = {name: weight for name, weight in recorder.weights.items() if name in used}
-    params += [Param(name, types[name]) for name in weights]
-    program = Program(name, tuple(params), tuple(lets), (out,))
+    constants = {name: rows for name, rows in recorder.constants.items() if name in used}
+    ends = [*recorder.ends, recorder.ends[0]][:2]
+    src, dst = reversed(ends) if recorder.is_swapped() else ends
+    return Traced(program, shape, weights, constants, src, dst, output, joined)
+
+
+def _program(name: str, recorder: ProgramRecorder, results: tuple[str, ...]) -> Program:
+    lets = with_ends_swapped(recorder.lets) if recorder.is_swapped() else recorder.lets
+    lets = needed(with_softmaxes(lets), results)
+    used = {name for let in lets for name in operands(let.op)}
+    made = tuple(result for result in results if recorder.op_of(result) is not None)
+    if not made:
+        raise NotTraceable("none of its results is made in a program")
+    types = recorder.types
+    roles = {
+        "feature": recorder.features,
+        "constant": [*recorder.constants],
+        "weight": [*recorder.weights],
+    }
+    params = (Param(n, types[n], role) for role, names in roles.items() for n in names if n in used)
+    program = Program(name, tuple(params), tuple(lets), made)
     try:
         verify(program)
     except ProgramError as error:
         raise NotTraceable(str(error)) from None
-    ends = [*recorder.ends, recorder.ends[0]][:2]
-    src, dst = reversed(ends) if recorder.is_swapped() else ends
-    return Traced(program, shape, weights, constants, src, dst)
+    return program

@@ -117,6 +117,10 @@ class ProgramRecorder:
         """What gives a value; None of inputs."""
         return self._ops.get(name)
 
+    def is_of_nodes(self, name: str) -> bool:
+        """Whether a value has a row for each node, and is not all known from the graph alone."""
+        return self.types[name].space is Space.NODE and name not in self.constants
+
     def is_swapped(self) -> bool:
         """Whether the end that rows are reduced at was met first."""
         reduced = [let.op.end for let in self.lets if isinstance(let.op, Reduce)]

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from hetune.variants.program.columns import by_columns
 from hetune.variants.program.nodes import (
+    Concat,
     End,
     Let,
     Map,
     Op,
+    Program,
     Reduce,
+    Reshape,
     Softmax,
     Space,
     Take,
@@ -78,3 +82,30 @@ def needed(lets: list[Let], results: Iterable[str]) -> list[Let]:
             wanted.update(operands(let.op))
             kept.append(let)
     return kept[::-1]
+
+
+def with_parts_of_results(program: Program) -> tuple[Program, dict[str, tuple[str, ...]]]:
+    """The program that returns what its results have side by side, and of what each consists.
+
+    Where no result has, the program itself and nothing.
+    """
+    flat = by_columns(program)
+    ops = {let.name: let.op for let in flat.lets}
+    known = {p.name for p in flat.params if p.role != "feature"} | {
+        let.name for let in flat.lets if let.type.space is not Space.NODE
+    }
+    joined: dict[str, tuple[str, ...]] = {}
+    for whole, name in zip(program.results, flat.results, strict=True):
+        op = ops.get(name)
+        if isinstance(op, Reshape):
+            op = ops.get(op.x)
+        is_cut = isinstance(op, Concat) and not known & {*op.parts}
+        joined[whole] = op.parts if is_cut and isinstance(op, Concat) else (name,)
+    if all(len(parts) == 1 for parts in joined.values()):
+        return program, {}
+    parts = dict.fromkeys(part for parts in joined.values() for part in parts)
+    results = tuple(part for part in parts if part in ops)
+    lets = needed(list(flat.lets), results)
+    used = {name for let in lets for name in operands(let.op)}
+    params = tuple(param for param in flat.params if param.name in used)
+    return replace(flat, params=params, lets=tuple(lets), results=results), joined

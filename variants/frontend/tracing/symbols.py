@@ -10,7 +10,10 @@ import torch
 from torch import Tensor
 
 from hetune.variants.frontend.tracing.expressions import Expression
-from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.not_traceable import (
+    LocatedNotTraceable,
+    NotTraceable,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,20 @@ class RowValue:
     axis: int
 
 
-Meaning = RowValue | Expression
+@dataclass(frozen=True, slots=True)
+class TailValue:
+    """What torch makes of rows of nodes after the program has run.
+
+    Attributes:
+        expression: Of rows, parameters and arguments of the call.
+        why: Why the program does not make it.
+    """
+
+    expression: Expression
+    why: LocatedNotTraceable
+
+
+Meaning = RowValue | Expression | TailValue
 
 
 class Symbol(Tensor):

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.frontend.tracing.arguments import CallArguments
+from hetune.variants.frontend.tracing.edge_module import original
 from hetune.variants.frontend.tracing.expressions import evaluate
 from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.program.interpret import interpret
+from hetune.variants.program.interpret import interpret_results
 
 _GRAPHS = 3
 _TOLERANCE = 1e-9
@@ -83,7 +84,7 @@ def _run(module: nn.Module, drawn: CallArguments) -> Any:
         given = ((name, v) for name, v in drawn.values.items() if isinstance(v, Tensor))
         return [*parameters_of(module).items(), *given]
 
-    state, before = PythonState(module), [(name, t.clone()) for name, t in tensors()]
+    state, before = PythonState(original(module)), [(name, t.clone()) for name, t in tensors()]
     result = module(**drawn.values)
     pairs = zip(tensors(), before, strict=True)
     written = [name for (name, now), (_, then) in pairs if not torch.equal(now, then)]
@@ -93,18 +94,50 @@ def _run(module: nn.Module, drawn: CallArguments) -> Any:
     return result
 
 
+def interpreted(traced: Traced, module: nn.Module, arguments: CallArguments) -> Any:
+    """What a program gives for the call that it was traced for, in float64.
+
+    Args:
+        traced: The program.
+        module: Its layer, in float64.
+        arguments: Of the call, floats in float64.
+    """
+    graph = HeteroGraph(
+        traced.src,
+        traced.dst,
+        torch.zeros_like(traced.src),
+        num_nodes=arguments.num_nodes,
+        num_etypes=1,
+    )
+    parameters = parameters_of(module)
+    values = {name: arguments.values[name] for name in arguments.features}
+    values |= {name: rows.double() for name, rows in traced.constants.items()}
+    values |= weights_of(traced, parameters)
+    results = interpret_results(traced.program, values, graph)
+    values |= zip(traced.program.results, results, strict=True)
+    return traced.result(values, parameters, arguments.values, arguments.num_nodes)
+
+
 def _compare(twin: nn.Module, traced: Traced, drawn: CallArguments) -> None:
     with torch.no_grad():
         expected = _run(copy.deepcopy(twin), drawn)
-        etype = torch.zeros_like(traced.src)
-        graph = HeteroGraph(traced.src, traced.dst, etype, num_nodes=drawn.num_nodes, num_etypes=1)
-        values = {name: drawn.values[name] for name in drawn.features}
-        values |= {name: rows.double() for name, rows in traced.constants.items()}
-        values |= weights_of(traced, parameters_of(twin))
-        found = interpret(traced.program, values, graph)
-    found = found.reshape(drawn.num_nodes, *traced.result_shape)
-    if not isinstance(expected, Tensor) or expected.shape != found.shape:
-        raise NotTraceable("its result has another form when it runs on numbers")
-    error = ((found - expected).abs().max() / expected.abs().max().clamp(min=1e-30)).item()
-    if not error <= _TOLERANCE:
-        raise NotTraceable(f"its program gives other numbers: they differ by {error:.0e}")
+        _compare_results(interpreted(traced, twin, drawn), expected)
+
+
+def _compare_results(found: Any, expected: Any) -> None:
+    """Compares tensors, in tuples, lists and dictionaries."""
+    match expected:
+        case Tensor():
+            if not isinstance(found, Tensor) or expected.shape != found.shape:
+                raise NotTraceable("its result has another form when it runs on numbers")
+            error = ((found - expected).abs().max() / expected.abs().max().clamp(min=1e-30)).item()
+            if not error <= _TOLERANCE:
+                raise NotTraceable(f"its program gives other numbers: they differ by {error:.0e}")
+        case dict():
+            _compare_results([*found.items()], [*expected.items()])
+        case list() | tuple() if type(found) is type(expected) and len(found) == len(expected):
+            for one, other in zip(found, expected, strict=True):
+                _compare_results(one, other)
+        case _:
+            if found != expected:
+                raise NotTraceable("its result has another form when it runs on numbers")

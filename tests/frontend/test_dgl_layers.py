@@ -1,0 +1,195 @@
+"""`hetune.compile` of DGL's layers: results, graphs that change, and what runs uncompiled."""
+
+from __future__ import annotations
+
+import copy
+import os
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import hetune
+from hetune.variants.frontend.dgl.on_edges import edges_of
+from hetune.variants.runtime.compile_layer import compile_layer
+from hetune.variants.runtime.fallback import FallbackWarning
+
+os.environ.setdefault("DGLBACKEND", "pytorch")
+dgl = pytest.importorskip("dgl")
+conv = pytest.importorskip("dgl.nn")
+
+NODES, EDGES, WIDTH = 50, 300, 6
+RANDOM = torch.Generator().manual_seed(0)
+X, X0 = (torch.randn(NODES, WIDTH, generator=RANDOM) for _ in range(2))
+WEIGHT = torch.rand(EDGES, generator=RANDOM) + 0.1
+ROWS = torch.randn(EDGES, WIDTH, generator=RANDOM)
+
+
+def graph(seed=0, edges=EDGES):
+    """A graph in which an edge leads to every node."""
+    src, dst = torch.randint(NODES, (2, edges), generator=torch.Generator().manual_seed(seed))
+    dst[:NODES] = torch.arange(NODES)
+    return dgl.graph((src, dst), num_nodes=NODES)
+
+
+def mlp(*widths):
+    first, middle, last = widths
+    return nn.Sequential(
+        nn.Linear(first, middle), nn.BatchNorm1d(middle), nn.ReLU(), nn.Linear(middle, last)
+    )
+
+
+LAYERS = {
+    "GraphConv": [
+        *((lambda norm=norm: conv.GraphConv(WIDTH, 4, norm=norm), ()) for norm in ("left", "none")),
+        (lambda: conv.GraphConv(WIDTH, 8, norm="right", bias=False), ()),
+        (lambda: conv.GraphConv(WIDTH, 4, activation=torch.relu), (None, WEIGHT)),
+    ],
+    "GATConv": [
+        (lambda: conv.GATConv(WIDTH, 4, 3), ()),
+        (lambda: conv.GATConv(WIDTH, 4, 2, residual=True, activation=nn.ELU()), ()),
+    ],
+    "GATv2Conv": [
+        (lambda: conv.GATv2Conv(WIDTH, 4, 3), ()),
+        (lambda: conv.GATv2Conv(WIDTH, 3, 2, residual=True, share_weights=True), ()),
+    ],
+    "SAGEConv": [
+        (lambda: conv.SAGEConv(WIDTH, 4, "mean"), (WEIGHT,)),
+        (lambda: conv.SAGEConv(WIDTH, 4, "gcn"), ()),
+        (lambda: conv.SAGEConv(WIDTH, 9, "pool", norm=nn.functional.normalize), ()),
+    ],
+    "GINConv": [
+        (lambda: conv.GINConv(mlp(WIDTH, 8, 4), "sum", learn_eps=True), ()),
+        (lambda: conv.GINConv(mlp(WIDTH, 8, 4), "max", init_eps=0.5), ()),
+        (lambda: conv.GINConv(None, "mean"), (WEIGHT,)),
+    ],
+    "GINEConv": [(lambda: conv.GINEConv(mlp(WIDTH, 8, 4)), (ROWS,))],
+    "SGConv": [
+        (lambda: conv.SGConv(WIDTH, 4, 2), ()),
+        (lambda: conv.SGConv(WIDTH, 4, 2, norm=torch.tanh), (WEIGHT,)),
+    ],
+    "TAGConv": [(lambda: conv.TAGConv(WIDTH, 4, 3), ())],
+    "APPNPConv": [
+        (lambda: conv.APPNPConv(3, 0.1), ()),
+        (lambda: conv.APPNPConv(2, 0.2, edge_drop=0.5), (WEIGHT,)),
+    ],
+    "ChebConv": [(lambda: conv.ChebConv(WIDTH, 4, 3), (torch.tensor([2.0]),))],
+    "EdgeConv": [(lambda: conv.EdgeConv(WIDTH, 4), ())],
+    "DotGatConv": [(lambda: conv.DotGatConv(WIDTH, 4, 2), ())],
+    "AGNNConv": [(lambda: conv.AGNNConv(), ())],
+    "GCN2Conv": [(lambda: conv.GCN2Conv(WIDTH, 1), (X0,))],
+    "NNConv": [(lambda: conv.NNConv(WIDTH, 3, nn.Linear(WIDTH, 3 * WIDTH), "mean"), (ROWS,))],
+    "CFConv": [(lambda: conv.CFConv(WIDTH, WIDTH, 8, 4), (ROWS,))],
+    "GMMConv": [(lambda: conv.GMMConv(WIDTH, 4, WIDTH, 2, "mean"), (ROWS,))],
+    "EdgeGATConv": [(lambda: conv.EdgeGATConv(WIDTH, WIDTH, 4, 2), (ROWS,))],
+}
+
+
+def error(found, layer, g, *arguments):
+    """Largest difference to what DGL gives in float64, relative to the largest element."""
+    exact = [value if value is None else value.double() for value in arguments]
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)  # some layers make ones of their own
+    expected = copy.deepcopy(layer).double()(g, *exact)
+    torch.set_default_dtype(before)
+    assert found.shape == expected.shape
+    return (found - expected).abs().max() / expected.abs().max()
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@torch.no_grad()
+def test_a_compiled_layer_gives_dgls_results(name):
+    torch.manual_seed(0)
+    g = graph()
+    for make, others in LAYERS[name]:
+        layer = make().eval()
+        compiled = compile_layer(layer, backend="torch")
+        for variant in (None, *compiled.variants):
+            assert error(compiled(g, X, *others, variant=variant), layer, g, X, *others) < 1e-5
+        assert compiled.variants
+
+
+@torch.no_grad()
+def test_kernels_run_on_every_graph_and_its_changes():
+    layer = conv.GraphConv(WIDTH, 4, allow_zero_in_degree=True)
+    compiled = compile_layer(layer)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        for seed in range(2):
+            g = graph(seed, EDGES + seed)
+            for _ in range(2):
+                assert error(compiled(g, X), layer, g, X) < 1e-5
+                assert error(compiled(graph=g.int(), feat=X), layer, g, X) < 1e-5
+                assert edges_of(g) is edges_of(g.local_var())
+                g.add_edges([1, 2], [3, 4])
+        batch = dgl.batch([dgl.node_subgraph(g, range(25)), dgl.node_subgraph(g, range(25, NODES))])
+        assert error(compiled(batch, X), layer, batch, X) < 1e-5
+
+
+class Own(nn.Module):
+    """A user's layer, with functions of messages and a reducer of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.key, self.value = nn.Linear(WIDTH, 5), nn.Linear(WIDTH, 4)
+
+    def message(self, edges):
+        score = torch.tanh(edges.src["k"] + edges.dst["k"]).sum(-1, keepdim=True)
+        return {"score": score, "m": edges.src["v"]}
+
+    def reduce(self, nodes):
+        share = torch.softmax(nodes.mailbox["score"], dim=1)
+        return {"h": (share * nodes.mailbox["m"]).sum(1) + nodes.data["v"]}
+
+    def forward(self, g, x):
+        with g.local_scope():
+            g.ndata["k"], g.ndata["v"] = self.key(x), self.value(x)
+            g.update_all(self.message, self.reduce)
+            return g.ndata["h"]
+
+
+@torch.no_grad()
+def test_models_and_users_layers_are_compiled():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.own = conv.GATConv(WIDTH, 3, 2), Own()
+
+        def forward(self, g, x):
+            return self.own(g, self.first(g, x).flatten(1).relu())
+
+    net, g = Net().eval(), graph()
+    compiled = hetune.compile(net, backend="torch")
+    assert error(compiled(g, X), net, g, X) < 1e-5
+    assert all(layer.variant for layer in compiled.report().layers)
+    lonely = dgl.graph((edges_of(g)[0], edges_of(g)[1] // 2), num_nodes=NODES)
+    assert error(compiled.own(lonely, X), net.own, lonely, X) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("make", "change", "reason"),
+    [
+        (
+            lambda: conv.GATConv(WIDTH, 4, 2),
+            lambda g: dgl.remove_edges(g, g.in_edges(3, "eid")),
+            "0-in-degree",
+        ),
+        (lambda: conv.SAGEConv(WIDTH, 4, "lstm"), lambda g: g, "messages"),
+        (lambda: conv.GraphConv(WIDTH, 4), lambda g: dgl.to_block(g), "is a block"),
+        (lambda: conv.SGConv(WIDTH, 4, cached=True), lambda g: g, "writes to _cached_h"),
+    ],
+    ids=["zero_degree", "lstm", "block", "cached"],
+)
+@torch.no_grad()
+def test_what_is_no_program_runs_in_dgl(make, change, reason):
+    layer, g = make(), change(graph())
+    compiled = compile_layer(layer, backend="torch")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", FallbackWarning)
+        if reason == "0-in-degree":
+            with pytest.raises(dgl.DGLError, match=reason):
+                compiled(g, X)
+        else:
+            assert torch.equal(compiled(g, X), layer(g, X))
+    assert any(reason in str(warning.message) for warning in told)

@@ -1,0 +1,148 @@
+"""A DGL layer as a module of edges."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from hetune.variants.errors import InputError
+from hetune.variants.frontend.dgl.moves import Moves
+from hetune.variants.frontend.dgl.proxy import ProxyGraph
+from hetune.variants.frontend.dgl.replaced import replace_methods
+from hetune.variants.frontend.tracing.arguments import CallArguments, check_tensor
+from hetune.variants.frontend.tracing.edge_module import EdgeModule
+from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.symbols import symbols_in
+from hetune.variants.graph.optional_packages import require
+
+_EDGES = "_hetune_edges"
+"""Where the edge_index of a graph is kept: with what holds its edges, which never change."""
+_SENDING = frozenset(("update_all", "apply_edges"))
+_OF_EDGES = ("e", "norm")
+"""What names of rows of edges begin with in DGL's layers."""
+
+
+def is_dgl_layer(module: nn.Module) -> bool:
+    """Whether a module is a convolution of DGL's, or sends messages along a graph's edges."""
+    kind = type(module)
+    if any(base.__module__.startswith("dgl.nn.pytorch.conv") for base in kind.__mro__):
+        return True
+    code = getattr(kind.forward, "__code__", None)
+    return code is not None and not _SENDING.isdisjoint(code.co_names)
+
+
+def edges_of(graph: Any) -> Tensor:
+    """The edges of a DGL graph, int64 [2, E] by their ids: the same tensor as long as they stay.
+
+    Raises:
+        NotTraceable: It has several types of nodes or edges, or two sides.
+    """
+    if graph.is_block or len(graph.canonical_etypes) != 1 or len(graph.ntypes) != 1:
+        raise NotTraceable("the graph is a block, or has several types: homogeneous ones compile")
+    kept = vars(graph._graph)
+    if _EDGES not in kept:
+        kept[_EDGES] = torch.stack(graph.edges(order="eid")).long()
+    found: Tensor = kept[_EDGES]
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Arguments(CallArguments):
+    """Those of a layer that may refuse graphs where no edge leads to some node."""
+
+    all_have_edges: bool = False
+
+    def drawn(self, random: torch.Generator, num_nodes: int) -> CallArguments:
+        found = CallArguments.drawn(self, random, num_nodes)
+        if self.all_have_edges:
+            found.values[self.edges][1, :num_nodes] = torch.arange(num_nodes)
+        return found
+
+
+class DglLayer(EdgeModule):
+    """Runs a layer on DGL's graph of edges, or on a proxy where anything is a symbol."""
+
+    def forward(self, **values: Any) -> Any:
+        """The layer's result.
+
+        Args:
+            **values: Its arguments by name, with int64 [2, E] in place of the graph.
+        """
+        name = next(name for name, value in values.items() if _are_edges(value))
+        src, dst = values[name].unbind()
+        num_nodes = len(next(v for key, v in values.items() if _may_be_of_nodes(key, v)))
+        if symbols_in(list(values.values())):
+            replace_methods(self.module)
+            graph: Any = ProxyGraph(Moves(src, dst, num_nodes), {}, {})
+            return self.module(**{**values, name: graph})
+        graph = require("dgl", "dgl", "a layer of DGL").graph((src, dst), num_nodes=num_nodes)
+        with _Exact():
+            return self.module(**{**values, name: graph})
+
+    def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CallArguments:
+        """As of `EdgeModule`."""
+        try:
+            bound = _signature(type(self.module).forward).bind(self.module, *args, **kwargs)
+        except TypeError as error:
+            raise InputError(f"{type(self.module).__name__}: {error}") from None
+        _, *given = bound.arguments.items()
+        values, edges, num_nodes = dict[str, Any](), "", 0
+        for name, value in given:
+            if hasattr(value, "canonical_etypes"):
+                values[name], edges, num_nodes = edges_of(value), name, value.num_nodes()
+            elif isinstance(value, Tensor):
+                check_tensor(name, value)
+                values[name] = value
+            elif isinstance(value, bool | int | float | str):
+                values[name] = value
+            elif value is not None:
+                raise NotTraceable(
+                    f"{name} is a {type(value).__name__}: tensors and numbers compile"
+                )
+        if not edges:
+            raise NotTraceable("there is no DGLGraph among the arguments")
+        features = tuple(name for name, value in values.items() if _may_be_of_nodes(name, value))
+        if not features or any(len(values[name]) != num_nodes for name in features[:1]):
+            raise NotTraceable(f"there are no features of its {num_nodes} nodes")
+        features = tuple(name for name in features if len(values[name]) == num_nodes)
+        refusing = (getattr(part, "_allow_zero_in_degree", True) for part in self.module.modules())
+        return _Arguments(values, features, edges, all_have_edges=not all(refusing))
+
+
+class _Exact(TorchFunctionMode):
+    """While active, new tensors of floats are of float64, as the features are."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        found = func(*args, **(kwargs or {}))
+        is_new = func in _MAKING and found.dtype is torch.get_default_dtype()
+        return found.double() if is_new else found
+
+
+_MAKING = frozenset((torch.ones, torch.zeros, torch.full, torch.empty, torch.tensor))
+
+
+def _are_edges(value: object) -> bool:
+    return isinstance(value, Tensor) and value.dtype is torch.int64 and value.dim() == 2
+
+
+def _may_be_of_nodes(name: str, value: object) -> bool:
+    is_float = isinstance(value, Tensor) and value.is_floating_point() and value.dim() > 1
+    return is_float and not name.startswith(_OF_EDGES)
+
+
+@cache
+def _signature(forward: Any) -> inspect.Signature:
+    return inspect.signature(forward)

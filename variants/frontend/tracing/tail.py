@@ -1,0 +1,173 @@
+"""What torch makes of a program's rows of nodes, once the program has run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hetune.variants.frontend.tracing.expressions import Expression, called, evaluate, parameter
+from hetune.variants.frontend.tracing.not_traceable import LocatedNotTraceable, NotTraceable
+from hetune.variants.frontend.tracing.recorder import ProgramRecorder
+from hetune.variants.frontend.tracing.symbols import RowValue, Symbol, TailValue
+from hetune.variants.program.nodes import Space
+
+_ROWS, _GIVEN = "rows of ", "argument "
+"""What the names of leaves that are no parameters begin with, which none of a parameter does."""
+_NUM_NODES = parameter("number of nodes")
+
+
+def rows(value: RowValue, shape: tuple[int, ...]) -> Expression:
+    """Rows of the program under a tensor's shape.
+
+    Args:
+        value: Of the program.
+        shape: Of the tensor, whose axis of rows is the value's.
+    """
+    rest = (*shape[: value.axis], *shape[value.axis + 1 :])
+    found = called(torch.reshape, (parameter(_ROWS + value.name), (_NUM_NODES, *rest)), {})
+    return called(torch.movedim, (found, 0, value.axis), {}) if value.axis else found
+
+
+def side_by_side(parts: tuple[str, ...]) -> Expression:
+    """Values of the program on one axis, the last."""
+    return called(torch.cat, ([parameter(_ROWS + part) for part in parts], -1), {})
+
+
+class TailArguments:
+    """Arguments of functions that run after the program.
+
+    Args:
+        recorder: Of the program.
+        given: Arguments of the call.
+    """
+
+    def __init__(self, recorder: ProgramRecorder, given: Mapping[str, object]) -> None:
+        self._recorder = recorder
+        self._names = {id(value): name for name, value in given.items()}
+
+    def arguments(self, value: Any, why: LocatedNotTraceable) -> Any:
+        """An argument, with expressions for all tensors and for the number of nodes.
+
+        Raises:
+            NotTraceable: It depends on the graph, and is no argument of the call.
+        """
+        match value:
+            case Symbol():
+                return expression_of(value)
+            case Tensor() if id(value) in self._names:
+                return parameter(_GIVEN + self._names[id(value)])
+            case Tensor():
+                counts = self._recorder.counts
+                if not value.is_floating_point() or not value.numel():
+                    raise why
+                if {*value.shape} & {*counts.values()}:
+                    return self._filled(value, why)
+                return value
+            case bool() | str():
+                return value
+            case int() if value == self._recorder.counts[Space.NODE]:
+                return _NUM_NODES
+            case torch.Size():
+                return self.arguments(tuple(value), why)
+            case list() | tuple():
+                return type(value)(self.arguments(part, why) for part in value)
+        return value
+
+    def _filled(self, value: Tensor, why: LocatedNotTraceable) -> Expression:
+        """A tensor with a row for each node, all of one number."""
+        first = value.flatten()[0]
+        if not torch.equal(value, first.expand(value.shape)):
+            raise why
+        return called(torch.Tensor.expand, (first, self.arguments(value.shape, why)), {})
+
+
+def expression_of(found: Symbol) -> Expression:
+    """What a symbol is after the program has run."""
+    match found.meaning:
+        case RowValue() as value:
+            return rows(value, tuple(found.shape))
+        case TailValue(expression):
+            return expression
+        case Expression() as expression:
+            return expression
+
+
+def outputs(result: Any) -> Any:
+    """What a forward returns, with expressions for all symbols.
+
+    Raises:
+        NotTraceable: There is something else in it.
+    """
+    match result:
+        case Symbol():
+            return expression_of(result)
+        case None | bool() | int() | float() | str():
+            return result
+        case list() | tuple() if type(result) in (list, tuple):
+            return type(result)(map(outputs, result))
+        case dict():
+            return {name: outputs(part) for name, part in result.items()}
+    raise NotTraceable(f"it returns a {type(result).__name__}, not rows of nodes")
+
+
+def leaves(output: Any) -> Iterator[str]:
+    """Names of the program's values that outputs are made of, some several times."""
+    match output:
+        case Expression(key=key, func=None):
+            if key.startswith(_ROWS):
+                yield key.removeprefix(_ROWS)
+        case Expression(args=args, kwargs=kwargs):
+            yield from leaves((args, kwargs))
+        case list() | tuple():
+            for part in output:
+                yield from leaves(part)
+        case dict():
+            yield from leaves([*output.values()])
+
+
+def key_of(output: Any) -> object:
+    """Equal for equal outputs."""
+    match output:
+        case Expression(key=key):
+            return key
+        case list() | tuple():
+            return type(output), tuple(map(key_of, output))
+        case dict():
+            return tuple((name, key_of(part)) for name, part in output.items())
+    return output
+
+
+def finished(
+    output: Any,
+    parameters: Mapping[str, Tensor],
+    found: Mapping[str, Tensor],
+    given: Mapping[str, Any],
+    num_nodes: int,
+) -> Any:
+    """What a forward returns.
+
+    Args:
+        output: What `outputs` gave.
+        parameters: Of the layer.
+        found: Values of the program by name, [N, *row shape].
+        given: Arguments of the call.
+        num_nodes: N.
+    """
+    known: dict[str, Any] = {_NUM_NODES.key: num_nodes}
+    known |= {_ROWS + name: value for name, value in found.items()}
+    known |= {_GIVEN + name: value for name, value in given.items()}
+
+    def part(output: Any) -> Any:
+        match output:
+            case Expression():
+                return evaluate(output, parameters, known)
+            case list() | tuple():
+                return type(output)(map(part, output))
+            case dict():
+                return {name: part(value) for name, value in output.items()}
+        return output
+
+    return part(output)
