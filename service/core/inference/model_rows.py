@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hetune.service.core.graphs.rows import features_of
 from hetune.service.core.models.models import Model
-from hetune.variants.errors import InputError
+from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.nodes import Space, Type
 
@@ -31,7 +31,8 @@ def inputs_of(
         others: Of its other inputs.
 
     Raises:
-        InputError: Some are missing, nobody reads some, or they do not fit.
+        MalformedError: There are no features.
+        InputError: Others are missing, nobody reads some, or they do not fit.
     """
     given = dict(others)
     for name in given:
@@ -52,9 +53,9 @@ def inputs_of(
             )
         given[name] = table
     if "x" not in given:
-        raise InputError(
-            "features are missing: give rows of all nodes, or those of each node type, or the name "
-            "of those that are kept with the graph"
+        raise MalformedError(
+            "features are missing: give rows as x, of all nodes or by node type, or as features "
+            "the name of those that are kept with the graph"
         )
     return {
         name: _checked(name, type_, given, graph) for name, type_ in model.wiring.inputs.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,14 +22,23 @@ from hetune.variants.frontend.tracing.alignment import is_rows, rows_of, squeeze
 from hetune.variants.frontend.tracing.arguments import CallArguments, read_arguments
 from hetune.variants.frontend.tracing.expressions import Expression, evaluate
 from hetune.variants.frontend.tracing.interpreter import Interpreter
-from hetune.variants.frontend.tracing.layer import on_symbols, trace
+from hetune.variants.frontend.tracing.layer import Traced, on_symbols, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable, reason_of
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder
-from hetune.variants.frontend.tracing.symbols import RowValue, Symbol, symbol
+from hetune.variants.frontend.tracing.symbols import RowValue, Symbol, TailValue, symbol
+from hetune.variants.frontend.tracing.tail import key_of, rows
 from hetune.variants.frontend.tracing.validate import parameters_of, weights_of
 from hetune.variants.frontend.wrapper import unwrapped
 from hetune.variants.graph.loops import Loops
-from hetune.variants.program.nodes import Program, Reshape, Space, Type, operands, with_operands
+from hetune.variants.program.nodes import (
+    Concat,
+    Program,
+    Reshape,
+    Space,
+    Type,
+    operands,
+    with_operands,
+)
 
 
 def is_message_layer(part: nn.Module) -> bool:
@@ -58,7 +67,7 @@ class ModelRecorder:
     def __init__(self, module: nn.Module, exact: nn.Module, drawn: ModelCall) -> None:
         self._module, self._exact, self._drawn = module, exact, drawn
         self.recorder = ProgramRecorder(drawn.num_nodes)
-        self.interpreter = Interpreter(self.recorder, drawn.edge_index.shape[1])
+        self.interpreter = Interpreter(self.recorder, drawn.edge_index.shape[1], drawn.values)
         self.starts: list[LayerStart] = []
         self.weights: dict[str, Tensor] = {}
         self.tables: dict[str, Tensor] = {}
@@ -103,9 +112,9 @@ class ModelRecorder:
         return self._inputs[name]
 
     def _rows_symbol(self, name: str, shape: tuple[int, ...]) -> Symbol:
-        rows = self.recorder.emit(Reshape(name, squeezed(shape[1:])), f"{name}_rows")
+        own = self.recorder.emit(Reshape(name, squeezed(shape[1:])), f"{name}_rows")
         cpu = torch.device("cpu")
-        return symbol(RowValue(rows, 0), tuple(shape), torch.float64, cpu, self.interpreter)
+        return symbol(RowValue(own, 0), tuple(shape), torch.float64, cpu, self.interpreter)
 
     def _results(self, found: Any) -> tuple[str, ...]:
         if not self.starts:
@@ -115,6 +124,8 @@ class ModelRecorder:
         parts = found if isinstance(found, list | tuple) else (found,)
         names = []
         for part in parts:
+            if isinstance(part, Symbol) and isinstance(part.meaning, TailValue):
+                raise part.meaning.why
             if not is_rows(part) or part.meaning.axis:
                 raise NotTraceable(f"it returns a {type(part).__name__}, not a row for each node")
             width = math.prod(part.shape[1:])
@@ -154,9 +165,9 @@ class ModelRecorder:
         if adapter.is_reversed:
             raise NotTraceable("flow='target_to_source': turn the edges round")
         (param,) = adapter.inputs
-        rows = self.recorder.emit(Reshape(self._node_rows(x, path).name, param.type.shape), "rows")
+        own = self.recorder.emit(Reshape(self._node_rows(x, path).name, param.type.shape), "rows")
         weights = {name: weight.double() for name, weight in adapter.weights().items()}
-        out = self.inlined(adapter.program, {param.name: rows}, weights, path)[0]
+        out = self.inlined(adapter.program, {param.name: own}, weights, path)[0]
         width = adapter.result_width
         flat = self.recorder.emit(Reshape(out, (width,)), "out")
         return self._rows_symbol(flat, (self.recorder.counts[Space.NODE], width))
@@ -182,13 +193,29 @@ class ModelRecorder:
                 name = self._feature(given[param.name], path, param.type, loops)
                 inputs[param.name] = self.recorder.emit(Reshape(name, param.type.shape), "rows")
             elif param.role == "constant":
-                rows = traced.constants[param.name]
-                name = self._edge_input(rows, loops) or known.value_of(rows, param.type.space)
+                given_rows = traced.constants[param.name]
+                name = self._edge_input(given_rows, loops) or known.value_of(
+                    given_rows, param.type.space
+                )
                 inputs[param.name] = self.recorder.emit(Reshape(name, param.type.shape), "rows")
         weights = weights_of(traced, parameters_of(exact))
-        (out,) = self.inlined(traced.program, inputs, weights, path)
-        shape = (arguments.num_nodes, *traced.result_shape)
-        return self._rows_symbol(out, shape), loops
+        names = self.inlined(traced.program, inputs, weights, path)
+        if traced.result_shape is not None:
+            shape = (arguments.num_nodes, *traced.result_shape)
+            return self._rows_symbol(names[0], shape), loops
+        return self._side_by_side(traced, names), loops
+
+    def _side_by_side(self, traced: Traced, names: Sequence[str]) -> Symbol:
+        """A result that the program gives in parts."""
+        types = traced.program.types
+        nodes = self.recorder.counts[Space.NODE]
+        for whole, parts in traced.joined.items():
+            shape = nodes, sum(types[part].width for part in parts)
+            if key_of(traced.output) == key_of(rows(RowValue(whole, 0), shape)):
+                found = dict(zip(traced.program.results, names, strict=True))
+                own = tuple(found[part] for part in parts)
+                return self._rows_symbol(self.recorder.emit(Concat(own), "cat"), shape)
+        raise NotTraceable("what it does after its last sum is no program")
 
     def _feature(self, value: Any, path: str, type_: Type, loops: Loops) -> str:
         if type_.space is Space.NODE:
@@ -198,14 +225,14 @@ class ModelRecorder:
             raise NotTraceable("its features of edges are none that the model is called with")
         return found
 
-    def _edge_input(self, rows: Tensor, loops: Loops) -> str | None:
+    def _edge_input(self, of_edges: Tensor, loops: Loops) -> str | None:
         """The model's input that rows of edges are, if they are one."""
         for name, value in self._drawn.values.items():
             if name in self._drawn.features or not isinstance(value, Tensor) or loops != "given":
                 continue
-            if value.numel() != rows.numel() or not value.is_floating_point():
+            if value.numel() != of_edges.numel() or not value.is_floating_point():
                 continue
-            if torch.equal(value.flatten(), rows.double().flatten()):
+            if torch.equal(value.float().flatten(), of_edges.float().flatten()):
                 return self._input(name, value.shape, Space.EDGE)
         return None
 
@@ -219,6 +246,8 @@ class ModelRecorder:
             name = f"table_{len(self.tables)}"
             self.tables[name] = table.flatten(1)
             x = self._symbol_of(name, table)
+        if isinstance(x, Symbol) and isinstance(x.meaning, TailValue):
+            raise x.meaning.why
         found = rows_of(x)
         if found.axis:
             raise NotTraceable("rows of nodes are on another axis than the first")
