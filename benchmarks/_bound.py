@@ -67,7 +67,14 @@ def least_seconds(problem: Problem, machine: MachineModel, threads: int) -> floa
     if isinstance(adapter, Unsupported):
         raise ValueError(f"{problem.layer} is not supported: {adapter.reason}")
     table = CandidateTable.of(variants_of(adapter.program, "cpu"))
-    columns = table.columns(Domain(problem.graph))
+    return least_seconds_of(table, Domain(problem.graph), machine, threads)
+
+
+def least_seconds_of(
+    table: CandidateTable, domain: Domain, machine: MachineModel, threads: int
+) -> float:
+    """`least_seconds` of variants on a graph."""
+    columns = table.columns(domain)
     # As of one thread: what cores fetch from each other is traffic within caches.
     parts = dict(zip(PARTS, roofline_parts(columns, machine, 1).T, strict=True))
     arithmetic = sum(parts[name] for name in _ARITHMETIC)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Literal
 
 from torch import Tensor, nn
 
@@ -33,6 +34,7 @@ def compile(
     cuda_graph: bool | None = None,
     vocabulary: VocabularyLike | None = None,
     precision: Precision | None = None,
+    mode: Literal["layers", "whole"] = "layers",
 ) -> CompiledLayer | CompiledModel:
     """Compiles a layer, or those of a model: for every graph they run the variant that suits it.
 
@@ -75,6 +77,9 @@ def compile(
             on a GPU round their operands to it. Sums, scores and softmaxes stay float32. Results
             are off by at most 1e-2 of the largest value, where scores are below 16 in size.
             None: ``"bf16"`` if all of the module's parameters are of bfloat16, else ``"float32"``.
+        mode: ``"whole"`` also compiles a model as one program, through activations, norms and what
+            else is between its layers; calls that are no program run layer by layer, and the
+            model's ``report()`` says why.
 
     Returns:
         A module with the same call signature, whose layers also take a `HeteroGraph` in place of
@@ -101,4 +106,8 @@ def compile(
         vocabulary=vocabulary,
         precision=precision,
     )
-    return compile_model(module, compiled) if is_model(module) else compiled(module)
+    if mode not in ("layers", "whole"):
+        raise InputError(f"mode={mode!r}: take 'layers' or 'whole'")
+    if not is_model(module):
+        return compiled(module)
+    return compile_model(module, compiled, is_whole=mode == "whole")

@@ -143,7 +143,9 @@ def test_rows_of_the_model_s_own_are_for_its_graph(client):
     client.put_model("own", Entities())
     with pytest.raises(InputError, match="has rows of its own as x"):
         client.infer("own", graph(RELATIONS), X)
-    small = hetune.HeteroGraph(torch.tensor([0]), torch.tensor([1]), num_nodes=2, num_etypes=RELATIONS)
+    small = hetune.HeteroGraph(
+        torch.tensor([0]), torch.tensor([1]), num_nodes=2, num_etypes=RELATIONS
+    )
     with pytest.raises(InputError, match="2 nodes but the model has rows for 30"):
         client.infer("own", small)
 

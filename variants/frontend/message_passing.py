@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -29,6 +30,7 @@ from hetune.variants.frontend.tracing.validate import parameters_of, validated, 
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.program.limitation import limitation
+from hetune.variants.program.nodes import Space
 
 _GIVEN = GraphSlot[None, "WeakKeyDictionary[_Reader, Mapping[str, Tensor] | str]"]()
 """What tracing on a graph gave, by reader: constants, or why the graph is left to the module."""
@@ -69,7 +71,7 @@ def adapt_call(
     arguments = _arguments(module, args, kwargs)
     if isinstance(arguments, Unsupported):
         return arguments
-    if is_uninitialized(own):
+    if is_uninitialized(own) or (not own.training and _sets_more(own)):
         with torch.no_grad():
             own(*args, **kwargs)
     if (refusals := _REFUSALS.get(own)) is None:
@@ -81,6 +83,13 @@ def adapt_call(
     if isinstance(found, Unsupported):
         refusals.add(kind, found)
     return found
+
+
+def _sets_more(module: nn.Module) -> bool:
+    """Whether a forward sets attributes that its module has only after a first call."""
+    code = getattr(type(module).forward, "__code__", None)
+    steps = () if code is None else dis.get_instructions(code)
+    return any(i.opname == "STORE_ATTR" and not hasattr(module, i.argval) for i in steps)
 
 
 class _Refusals:
@@ -143,11 +152,12 @@ def _arguments(
     return found
 
 
-def _state_refusal(module: Any) -> str | None:
-    if getattr(module, "cached", False):
-        return "cached=True keeps to its first graph: hetune caches what follows from each graph"
-    if getattr(module, "decomposed_layers", 1) != 1:
-        return f"decomposed_layers={module.decomposed_layers}: 1 compiles"
+def _state_refusal(module: nn.Module) -> str | None:
+    for part in module.modules():
+        if getattr(part, "cached", False):
+            return "cached=True keeps to its first graph: hetune caches what follows from each one"
+        if (layers := getattr(part, "decomposed_layers", 1)) != 1:
+            return f"decomposed_layers={layers}: 1 compiles"
     return None
 
 
@@ -168,7 +178,7 @@ class _Reader:
             own,
             traced.program,
             self._weights,
-            1,
+            traced.num_etypes,
             graph_refusal=self._graph_refusal,
             read=self._read,
             result_shape=traced.result_shape,
@@ -309,22 +319,27 @@ def _graph_of(edge_index: Tensor, given: Traced, num_nodes: int, reader: _Reader
 
     One with this reader's constants is another call's, whose constants may be others.
     """
-    src, dst = given.src, given.dst
-    key = id(edge_index), num_nodes, len(src)
+    key = id(edge_index), num_nodes, len(given.src)
     with _SHARING:
         graph = _GRAPHS.get(key)
-        if (
-            graph is None
-            or reader in _given(graph)
-            or not (_is_equal(graph.src, src) and _is_equal(graph.dst, dst))
-        ):
-            etype = torch.zeros_like(src)
-            graph = HeteroGraph(src, dst, etype, num_nodes=num_nodes, num_etypes=1)
-            _GRAPHS[key] = graph
+        if graph is None or reader in _given(graph) or not _is_of(graph, given):
+            graph = _GRAPHS[key] = given.graph(num_nodes)
         others = [known for known in _given(graph).values() if not isinstance(known, str)]
         constants = {name: _known(name, rows, others) for name, rows in given.constants.items()}
         _given(graph)[reader] = constants
     return graph
+
+
+def _is_of(graph: HeteroGraph, given: Traced) -> bool:
+    edges, nodes = (given.kinds.get(space) for space in (Space.EDGE, Space.NODE))
+    counts = given.num_etypes, 1 if nodes is None else nodes.count
+    return (
+        (graph.num_etypes, graph.num_ntypes) == counts
+        and _is_equal(graph.src, given.src)
+        and _is_equal(graph.dst, given.dst)
+        and (edges is None or _is_equal(graph.etype, edges.index))
+        and (nodes is None or _is_equal(graph.ntype, nodes.index))
+    )
 
 
 def _known(name: str, rows: Tensor, others: Iterable[Mapping[str, Tensor]]) -> Tensor:

@@ -10,15 +10,17 @@ import itertools
 import logging
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hetune.variants.passes.choices import SumChoices
 from hetune.variants.passes.enumerate import choices_of
 from hetune.variants.passes.pipeline import clean, run_passes
+from hetune.variants.passes.product_first import ProductFirst, edge_elements
 from hetune.variants.passes.sites import Site, only, sites_of
 from hetune.variants.plan.choices import ProgramChoices, SiteChoices
 from hetune.variants.plan.lower import lower
 from hetune.variants.plan.prune import undominated
+from hetune.variants.program.canonical import canonical
 from hetune.variants.program.columns import by_columns
 from hetune.variants.program.limitation import limitation
 from hetune.variants.program.nodes import Program
@@ -54,20 +56,25 @@ def alternatives(program: Program) -> tuple[Alternative, ...]:
     written.
     """
     program = clean(by_columns(program))
+    found = {canonical(program): Alternative(ProgramChoices(), program)}
+    for each in _choices(program):
+        made = run_passes(each.passes, program)
+        found.setdefault(canonical(made), Alternative(each, made))
+    first = run_passes((ProductFirst(),), program)
+    found.setdefault(canonical(first), Alternative(ProgramChoices((), True), first))
+    for each in _choices(first) if first != program else ():
+        made = run_passes(each.passes, first)
+        if edge_elements(made) <= edge_elements(first):
+            choices = replace(each, product_first=True)
+            found.setdefault(canonical(made), Alternative(choices, made))
+    return tuple(found.values())
+
+
+def _choices(program: Program) -> Iterable[ProgramChoices]:
     sites = sites_of(program)
     if len(sites) > 1:
-        found = _combinations(program, sites)
-    else:
-        found = (ProgramChoices((SiteChoices((), "", each),)) for each in choices_of(program))
-    return _distinct(program, found)
-
-
-def _distinct(program: Program, choices: Iterable[ProgramChoices]) -> tuple[Alternative, ...]:
-    found = {program: Alternative(ProgramChoices(), program)}
-    for each in choices:
-        made = run_passes(each.passes, program)
-        found.setdefault(made, Alternative(each, made))
-    return tuple(found.values())
+        return _combinations(program, sites)
+    return (ProgramChoices((SiteChoices((), "", each),)) for each in choices_of(program))
 
 
 def _combinations(program: Program, sites: tuple[Site, ...]) -> Iterator[ProgramChoices]:

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.passes.choices import Placement, SumChoices
 from hetune.variants.passes.pipeline import Pass
+from hetune.variants.passes.product_first import ProductFirst
 from hetune.variants.passes.sites import AtSite, Site
 
 Side: TypeAlias = Literal["", "src", "dst"]
@@ -52,27 +53,34 @@ class ProgramChoices:
     """The choices made before a program is lowered: those of each site, in order.
 
     No sites: the program runs as it is written.
+
+    Attributes:
+        sites: Of the program, or of what `ProductFirst` makes of it.
+        product_first: Whether it does.
     """
 
     sites: tuple[SiteChoices, ...] = ()
+    product_first: bool = False
 
     @property
     def id(self) -> str:
         """Stable and readable, such as ``"hybrid"`` or ``"sum1-src+sum2-dst"``."""
-        parts = (
+        parts = [
             f"{site.label}-{part}" if site.label else part
             for site in self.sites
             if site.label is not None
             for part in site.choices.parts
-        )
-        return "+".join(parts) if self.sites else VANILLA
+        ]
+        first = ["product-first"] if self.product_first else []
+        return "+".join(first + parts) or VANILLA
 
     @property
     def passes(self) -> tuple[Pass, ...]:
         """The pipeline that carries them out."""
+        first: tuple[Pass, ...] = (ProductFirst(),) if self.product_first else ()
         if len(self.sites) == 1 and not self.sites[0].site:
-            return self.sites[0].choices.passes
-        return tuple(AtSite(each.site, each.choices.passes) for each in self.sites)
+            return first + self.sites[0].choices.passes
+        return first + tuple(AtSite(each.site, each.choices.passes) for each in self.sites)
 
     @property
     def is_hybrid(self) -> bool:
@@ -84,7 +92,7 @@ class ProgramChoices:
         if not side:
             return self
         at = Placement(side)
-        return ProgramChoices(tuple(replace(s, choices=s.choices.on(at)) for s in self.sites))
+        return replace(self, sites=tuple(replace(s, choices=s.choices.on(at)) for s in self.sites))
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,11 +33,12 @@ def compile_layer(
     vocabulary: VocabularyLike | None = None,
     precision: Precision | None = None,
     sharing: LayerSharing | None = None,
+    kind: type[CompiledLayer] = CompiledLayer,
 ) -> CompiledLayer:
     """Compiles a layer as `hetune.compile` does.
 
     `default_estimator` makes an estimator where none is given; `sharing` is what other layers of a
-    model share.
+    model share; `kind` is the class that compiled layers are of.
     """
     check_demands(memory_limit, expected_runs)
     if precision is None:
@@ -58,7 +59,7 @@ def compile_layer(
     estimator = estimator or default_estimator(runs.target)
     choosing = estimator, memory_limit, expected_runs, explore, cuda_graph
     policy = Policy(*choosing, precision, dynamic)
-    return CompiledLayer(module, runs, policy, vocabulary_of(vocabulary), sharing)
+    return kind(module, runs, policy, vocabulary_of(vocabulary), sharing)
 
 
 def _own(module: nn.Module) -> Precision:

@@ -46,7 +46,7 @@ from hetune.variants.runtime.thread_watch import HELD_UP
 from hetune.variants.runtime.warm import Progress, compile_kernels, with_features
 from hetune.variants.runtime.weights import WeightCache
 
-_Options = tuple[str | None, int | None, Tensor | None]
+CompiledOptions = tuple[str | None, int | None, Tensor | None]
 """Of a call: variant, memory limit, and where to write."""
 
 
@@ -107,10 +107,10 @@ class CompiledLayer(ModuleWrapper):
         """The module's adapter, made as soon as its state, or a call's arguments, allow it."""
         if self._adapter is not None:
             return self._adapter
-        compiler = Compiler(self._runs.backend)
-        adapter = compiler.trace(self.module, self.vocabulary, call)
+        adapter = self._traced(call)
         if isinstance(adapter, Unsupported):
             return adapter
+        compiler = Compiler(self._runs.backend)
         variants = compiler.schedule(adapter.program, self._policy.precision)
         self._promoted = {variant.id: variant for variant in variants}
         self._adapter, self._graphs = adapter, self._sharing.graphs(adapter)
@@ -119,6 +119,9 @@ class CompiledLayer(ModuleWrapper):
         if run is not None and self._policy.is_free and self._runs.backend.name == "cpp":
             self._first_sight = FirstSight(adapter, run, self._graphs)
         return adapter
+
+    def _traced(self, call: Arguments | None) -> Adapter | Unsupported:
+        return Compiler(self._runs.backend).trace(self.module, self.vocabulary, call)
 
     def forward(
         self,
@@ -187,7 +190,7 @@ class CompiledLayer(ModuleWrapper):
     def _run_once(
         self,
         kwargs: Mapping[str, Any],
-        options: _Options,
+        options: CompiledOptions,
         original: Callable[..., Any],
         args: tuple[Any, ...],
     ) -> Any:
@@ -216,7 +219,9 @@ class CompiledLayer(ModuleWrapper):
             layer._last = self._last
         return layer
 
-    def _compute(self, adapter: Adapter, call: Call, graph: HeteroGraph, options: _Options) -> Any:
+    def _compute(
+        self, adapter: Adapter, call: Call, graph: HeteroGraph, options: CompiledOptions
+    ) -> Any:
         variant, memory_limit, out = options
         if out is not None and not call.takes_out:
             raise InputError(
@@ -380,7 +385,7 @@ class CompiledLayer(ModuleWrapper):
         why: Unsupported,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
-        options: _Options,
+        options: CompiledOptions,
     ) -> Any:
         demands = fallback.demands_of(*options, self._policy.memory_limit)
         fallback.check_demands_met(demands, why.reason)
@@ -391,7 +396,7 @@ class CompiledLayer(ModuleWrapper):
 
     def _around(self, module: nn.Module) -> CompiledLayer:
         sharing = LayerSharing(self._sharing.warned)
-        return CompiledLayer(module, self._runs.backend, self._policy, self.vocabulary, sharing)
+        return type(self)(module, self._runs.backend, self._policy, self.vocabulary, sharing)
 
     def extra_repr(self) -> str:
         """How many variants there are, and of which backend."""

@@ -20,9 +20,11 @@ from hetune.variants.runtime.layer_status import ModelReport
 from hetune.variants.runtime.model_copy import ModelCopy
 from hetune.variants.runtime.model_layers import is_layer, nothing_to_compile
 from hetune.variants.runtime.warm import Progress
+from hetune.variants.runtime.whole_model import WholeModel
 
 _Found = TypeVar("_Found")
 CompileLayer = Callable[[nn.Module, LayerSharing], CompiledLayer]
+CompileWhole = Callable[[nn.Module], WholeModel]
 
 
 class CompiledModel(ModuleWrapper):
@@ -36,8 +38,14 @@ class CompiledModel(ModuleWrapper):
         module: The original model. What is assigned to it is seen by this one.
     """
 
+    _whole: WholeModel | None
+
     def __init__(
-        self, module: nn.Module, compile_layer: CompileLayer, sharing: LayerSharing | None = None
+        self,
+        module: nn.Module,
+        compile_layer: CompileLayer,
+        sharing: LayerSharing | None = None,
+        compile_whole: CompileWhole | None = None,
     ) -> None:
         """Compiles the layers.
 
@@ -45,6 +53,7 @@ class CompiledModel(ModuleWrapper):
             module: The model.
             compile_layer: Compiles one, which shares something with the others.
             sharing: What that is.
+            compile_whole: Compiles the model as one program, if that is wanted.
 
         Raises:
             InputError: There are no layers that could be compiled.
@@ -55,6 +64,10 @@ class CompiledModel(ModuleWrapper):
         self._copy = ModelCopy(module, self._in_place_of)
         if not self.compiled_layers:
             raise nothing_to_compile(module)
+        self._compile_whole = compile_whole
+        whole = self.__dict__["_whole"] = compile_whole(module) if compile_whole else None
+        if whole is not None:
+            whole.run_layers_by(self._run_layers)
         self.training = module.training
         self.module = module
         self.__dict__["_modules"] = self._copy.module._modules
@@ -84,15 +97,27 @@ class CompiledModel(ModuleWrapper):
         Raises:
             HetuneError: As of a layer.
         """
-        if not torch.compiler.is_compiling():
-            self._copy.follow()
+        if torch.compiler.is_compiling():
+            return self._copy.module(*args, **kwargs)
+        if self._whole is not None:
+            return self._whole(*args, **kwargs)
+        return self._run_layers(*args, **kwargs)
+
+    def _run_layers(self, *args: Any, **kwargs: Any) -> Any:
+        self._copy.follow()
         return self._copy.module(*args, **kwargs)
 
     def report(self) -> ModelReport:
-        """Which layers are compiled, or why not, and what their last calls ran."""
+        """Which layers are compiled, or why not, and what their last calls ran.
+
+        Of a model that is compiled whole the model comes first; alone, if it ran as one program.
+        """
         self._copy.follow()
+        whole = () if self._whole is None else (self._whole.status(),)
+        if any(model.variant for model in whole):
+            return ModelReport(whole)
         layers = self.compiled_layers.items()
-        return ModelReport(tuple(layer.status(name) for name, layer in layers))
+        return ModelReport((*whole, *(layer.status(name) for name, layer in layers)))
 
     def explain(self, *args: Any, **kwargs: Any) -> dict[str, Choice]:
         """What the layers would run in a call with these arguments, by name, and why.
@@ -126,7 +151,10 @@ class CompiledModel(ModuleWrapper):
     def _visited(
         self, visit: Callable[..., _Found], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> dict[str, _Found]:
-        """What is found of each layer before it is called, by name."""
+        """What is found of each layer before it is called, by name; of a whole model as ""."""
+        if self._whole is not None:
+            with suppress(VariantError):  # the call runs layer by layer
+                return {"": visit(self._whole, *args, **kwargs)}
         thread, found = threading.get_ident(), dict[str, _Found]()
 
         def look(name: str, layer: nn.Module, args: Any, kwargs: Any) -> None:
@@ -154,19 +182,22 @@ class CompiledModel(ModuleWrapper):
 
     def _around(self, module: nn.Module) -> CompiledModel:
         sharing = LayerSharing(self._sharing.warned)
-        return CompiledModel(module, self._compile_layer, sharing)
+        return CompiledModel(module, self._compile_layer, sharing, self._compile_whole)
 
     def extra_repr(self) -> str:
         """How many layers are compiled."""
         return f"layers={len(self.compiled_layers)}"
 
 
-def compile_model(module: nn.Module, compile_layer: Callable[..., CompiledLayer]) -> CompiledModel:
+def compile_model(
+    module: nn.Module, compile_layer: Callable[..., CompiledLayer], is_whole: bool = False
+) -> CompiledModel:
     """Compiles the layers of a model; those of a compiled one anew.
 
     Args:
         module: The model.
         compile_layer: `hetune.variants.runtime.compile_layer.compile_layer`, with options.
+        is_whole: Whether the model is one program as well, which runs where it can.
 
     Raises:
         InputError: There are no layers that could be compiled.
@@ -176,4 +207,9 @@ def compile_model(module: nn.Module, compile_layer: Callable[..., CompiledLayer]
     def compiled(part: nn.Module, sharing: LayerSharing) -> CompiledLayer:
         return compile_layer(before.get(part, part), sharing=sharing)
 
-    return CompiledModel(unwrapped(module), compiled)
+    def whole(model: nn.Module) -> WholeModel:
+        found = compile_layer(model, kind=WholeModel)
+        assert isinstance(found, WholeModel)
+        return found
+
+    return CompiledModel(unwrapped(module), compiled, compile_whole=whole if is_whole else None)

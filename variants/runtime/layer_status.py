@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,7 @@ class LayerStatus:
         refusal: Why it cannot run compiled as it is now, or None.
         variant: What its last call ran; None where that was the original layer, or none came.
         reason: Why its last call ran in the original layer, or None.
+        otherwise: What runs where it does not.
     """
 
     name: str
@@ -24,6 +25,11 @@ class LayerStatus:
     refusal: str | None
     variant: str | None = None
     reason: str | None = None
+    otherwise: str = "original"
+
+    def by_layers(self) -> LayerStatus:
+        """That of a model whose layers run where it does not."""
+        return replace(self, otherwise="layers")
 
     @property
     def is_compiled(self) -> bool:
@@ -32,9 +38,9 @@ class LayerStatus:
 
     def __str__(self) -> str:
         if not self.is_compiled:
-            return f"original: {self.reason or self.refusal}"
+            return f"{self.otherwise}: {self.reason or self.refusal}"
         if self.reason is not None:
-            return f"compiled; the last call ran the original: {self.reason}"
+            return f"compiled; the last call ran the {self.otherwise}: {self.reason}"
         return "compiled" if self.variant is None else f"compiled; the last call ran {self.variant}"
 
 
@@ -43,7 +49,7 @@ class ModelReport:
     """The layers of a model. Printed, it is a table.
 
     Attributes:
-        layers: Each once, in the model's order.
+        layers: Each once, in the model's order; where it is compiled whole, the model first.
     """
 
     layers: tuple[LayerStatus, ...]

@@ -125,7 +125,7 @@ def _div(at: Interpreter, shape: Shape, x: Operand, y: Operand) -> RowValue:
         return scaled(at, as_symbol(at, found, shape), factor)
     assert isinstance(x, Tensor)
     if not isinstance(y, Symbol):
-        inverse = narrowed(y).reciprocal()  # of as many numbers as there are
+        inverse = narrowed(y).reciprocal()
         if bool(inverse.isfinite().all()):
             return binary(at, shape, "mul", x, inverse)
     return binary(at, shape, "div", x, y)

@@ -78,17 +78,32 @@ class Interpreter:
             return getattr(args[0], name.removesuffix("_as"))(args[1].shape)
         if not isinstance(args[0] if args else None, Symbol) and name in ("to", "type_as"):
             return args[0].to(args[1].dtype)
+        given = symbols_in((args, tuple(kwargs.values())))
         if name in _IN_PLACE_BASES and not isinstance(args[0], Symbol):
-            return self._with_rows(func, name, args, kwargs)
+            pure = getattr(torch.Tensor, name.removesuffix("_"))
+            return self._of_rows(pure, given, args, kwargs)
         if name.endswith("_") and not name.endswith("__"):
             return self._in_place(func, args, kwargs)
-        given = symbols_in((args, tuple(kwargs.values())))
+        if (by_type := _types_in(name, args, kwargs)) is not None:
+            return self._by_type(*by_type)
+        if not any(isinstance(found.meaning, TailValue) for found in given):
+            args = tuple(self._promoted(arg, args) for arg in args)
+            if not any(map(is_rows, symbols_in((args, tuple(kwargs.values()))))):
+                return self._of_parameters(func, args, kwargs)
+        return self._of_rows(func, given, args, kwargs)
+
+    def _of_rows(
+        self,
+        func: Callable[..., Any],
+        given: list[Symbol],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """In the program; after it, where there is something that is none of it."""
+        name = func.__name__
         for found in given:
             if isinstance(found.meaning, TailValue):
                 return self._after(func, args, kwargs, found.meaning.why)
-        args = tuple(self._promoted(arg, args) for arg in args)
-        if not any(map(is_rows, symbols_in((args, tuple(kwargs.values()))))):
-            return self._of_parameters(func, args, kwargs)
         try:
             return self._with_rows(func, name, args, kwargs)
         except NotTraceable as error:
@@ -175,6 +190,14 @@ class Interpreter:
         name = self.recorder.constant(rows, spaces[0])
         return self.symbol(RowValue(name, 0), arg)
 
+    def _by_type(self, weight: Symbol, index: Tensor) -> Symbol:
+        """The rows of a parameter that the types of edges, or nodes, choose."""
+        assert isinstance(weight.meaning, Expression)
+        self.recorder.counts.setdefault(Space.EDGE, self._num_edges)
+        name = self.recorder.by_type(weight.meaning, tuple(weight.shape), index)
+        shape = (len(index), *weight.shape[1:])
+        return self.symbol(RowValue(name, 0), torch.empty(shape, dtype=weight.dtype, device="meta"))
+
     def _of_parameters(
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
@@ -201,6 +224,8 @@ class Interpreter:
             expected = _on_meta(func, args, kwargs)
         except NotImplementedError:  # a shape that depends on numbers
             raise NotTraceable("a mask takes some of the rows: multiply by the mask") from None
+        if name in ("max", "min") and isinstance(expected, tuple):
+            return self._extreme(name, args, kwargs, type(expected))
         if isinstance(expected, Tensor):
             try:
                 found = handler(self, tuple(expected.shape), *args, **kwargs)
@@ -212,6 +237,16 @@ class Interpreter:
             self._checked(name, part, wanted) for part, wanted in zip(found, expected, strict=True)
         )
 
+    def _extreme(
+        self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], kind: Any
+    ) -> Any:
+        """Maxima over an axis of each row, and where they are, which torch tells afterwards."""
+        if self._is_of_edges(args[0]):
+            raise NotTraceable(f"the {name} of edges' rows and its place: take a{name}()")
+        why = located(NotTraceable(f"the place of a {name} is known after the program alone"))
+        values = getattr(torch, f"a{name}")(*args, **kwargs)
+        return kind((values, self._after(getattr(torch, f"arg{name}"), args, kwargs, why)))
+
     def _checked(self, name: str, found: RowValue, expected: Tensor) -> Symbol:
         """The symbol of what a handler found, which has the shape that torch says."""
         rows = row_shape(tuple(expected.shape), found.axis)
@@ -222,6 +257,24 @@ class Interpreter:
                 f"{name} gives {count} rows of {list(type_.shape)}, not {list(expected.shape)}"
             )
         return self.symbol(found, expected)
+
+
+def _types_in(
+    name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Symbol, Tensor] | None:
+    """A parameter and the numbers that its rows are chosen by, if that is what a call does."""
+    match name, args:
+        case "__getitem__", (Symbol() as weight, Tensor() as index) if not kwargs:
+            pass
+        case "index_select", (Symbol() as weight, 0, Tensor() as index):
+            pass
+        case "embedding", (Tensor() as index, Symbol() as weight, *_):
+            pass
+        case _:
+            return None
+    is_fixed = not isinstance(index, Symbol) and index.dtype in (torch.int64, torch.int32)
+    is_weight = isinstance(weight.meaning, Expression) and weight.dim() > 0
+    return (weight, index) if is_fixed and is_weight and index.dim() == 1 else None
 
 
 def _on_meta(func: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:

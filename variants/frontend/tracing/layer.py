@@ -19,7 +19,7 @@ from hetune.variants.frontend.tracing.expressions import Expression, parameter
 from hetune.variants.frontend.tracing.interpreter import Interpreter
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable, reason_of
 from hetune.variants.frontend.tracing.own_tensors import OwnTensors
-from hetune.variants.frontend.tracing.recorder import ProgramRecorder
+from hetune.variants.frontend.tracing.recorder import ProgramRecorder, RowTypes
 from hetune.variants.frontend.tracing.simplify import (
     needed,
     with_ends_swapped,
@@ -28,6 +28,7 @@ from hetune.variants.frontend.tracing.simplify import (
 )
 from hetune.variants.frontend.tracing.symbols import RowValue, symbol
 from hetune.variants.frontend.tracing.tail import finished, key_of, leaves, outputs, rows
+from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.nodes import Param, Program, Reshape, Space, Type, operands
 from hetune.variants.program.text import show
 from hetune.variants.program.verify import verify
@@ -44,6 +45,7 @@ class Traced:
         constants: What follows from the graph alone, ``[rows, *row shape]``.
         src: The source of each edge, int64 [E].
         dst: The destination of each edge, int64 [E].
+        kinds: The types of edges and nodes, where weights have a row for each.
         output: What the layer gives, of the program's results: see `tail`.
         joined: Values that it is made of and that have others side by side.
     """
@@ -54,6 +56,7 @@ class Traced:
     constants: Mapping[str, Tensor]
     src: Tensor
     dst: Tensor
+    kinds: Mapping[Space, RowTypes]
     output: Any
     joined: Mapping[str, tuple[str, ...]]
 
@@ -80,6 +83,28 @@ class Traced:
         }
         return finished(self.output, parameters, {**found, **whole}, given, num_nodes)
 
+    def graph(self, num_nodes: int) -> HeteroGraph:
+        """The edges that messages go along.
+
+        Raises:
+            GraphError: They are no graph.
+        """
+        etype, ntype = self.kinds.get(Space.EDGE), self.kinds.get(Space.NODE)
+        return HeteroGraph(
+            self.src,
+            self.dst,
+            None if etype is None else etype.index,
+            None if ntype is None else ntype.index,
+            num_nodes=num_nodes,
+            num_etypes=self.num_etypes,
+            num_ntypes=None if ntype is None else ntype.count,
+        )
+
+    @property
+    def num_etypes(self) -> int:
+        """How many rows weights have that depend on the types of edges."""
+        return self.kinds[Space.EDGE].count if Space.EDGE in self.kinds else 1
+
     @property
     def key(self) -> tuple[object, ...]:
         """Equal for calls that compute the same on other graphs."""
@@ -98,7 +123,8 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
         NotTraceable: It is no program; says why and where.
     """
     recorder = ProgramRecorder(arguments.num_nodes)
-    interpreter = Interpreter(recorder, arguments.num_edges, arguments.values)
+    others = {name: v for name, v in arguments.values.items() if name != arguments.edges}
+    interpreter = Interpreter(recorder, arguments.num_edges, others)
     given = dict(arguments.values)
     for name in arguments.features:
         value = given[name]
@@ -185,7 +211,8 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any) -> Traced:
     constants = {name: rows for name, rows in recorder.constants.items() if name in used}
     ends = [*recorder.ends, recorder.ends[0]][:2]
     src, dst = reversed(ends) if recorder.is_swapped() else ends
-    return Traced(program, shape, weights, constants, src, dst, output, joined)
+    kinds = recorder.kinds
+    return Traced(program, shape, weights, constants, src, dst, kinds, output, joined)
 
 
 def _program(name: str, recorder: ProgramRecorder, results: tuple[str, ...]) -> Program:

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from hetune.variants.errors import ProgramError
-from hetune.variants.frontend.tracing.expressions import Expression
+from hetune.variants.frontend.tracing.expressions import Expression, called
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.program.infer import infer
-from hetune.variants.program.nodes import End, Let, Op, Reduce, Reshape, Space, Type
+from hetune.variants.program.nodes import End, Let, Op, Reduce, Reshape, Space, Take, Type
 from hetune.variants.program.text import show_op
+
+
+@dataclass(frozen=True, slots=True)
+class RowTypes:
+    """Of edges or of nodes.
+
+    Attributes:
+        index: The type of each, integers.
+        count: How many types there are.
+    """
+
+    index: Tensor
+    count: int
 
 
 class ProgramRecorder:
@@ -26,6 +40,7 @@ class ProgramRecorder:
         weights: What each weight is, by name.
         constants: What follows from the graph alone, rows first.
         ends: The index of each edge at either end, in the order in which they were met.
+        kinds: The type of each edge, and of each node, where weights have a row for each type.
     """
 
     def __init__(self, num_nodes: int) -> None:
@@ -36,6 +51,7 @@ class ProgramRecorder:
         self.weights: dict[str, Expression] = {}
         self.constants: dict[str, Tensor] = {}
         self.ends: list[Tensor] = []
+        self.kinds: dict[Space, RowTypes] = {}
         self._made: dict[Op, str] = {}
         self._ops: dict[str, Op] = {}
         self._weight_names: dict[str, str] = {}
@@ -58,6 +74,29 @@ class ProgramRecorder:
             self.types[found] = Type(Space.SHARED, shape)
             self.weights[found] = expression
         return found
+
+    def by_type(self, weight: Expression, shape: tuple[int, ...], index: Tensor) -> str:
+        """For each edge, or node, the row of a weight that its type chooses.
+
+        Args:
+            weight: With a row for each type.
+            shape: The weight's.
+            index: The type of each edge or node.
+        """
+        spaces = [space for space, count in self.counts.items() if count == len(index)]
+        if len(spaces) != 1:
+            raise NotTraceable(f"a parameter is indexed by {len(index)} numbers: index it by types")
+        kinds = self.kinds.setdefault(spaces[0], RowTypes(index, shape[0]))
+        if kinds.count != shape[0] or not _is_same_index(kinds.index, index):
+            raise NotTraceable(f"{spaces[0]}s have types of two kinds: one compiles")
+        row = tuple(extent for extent in shape[1:] if extent != 1)
+        rows = called(torch.Tensor.reshape, (weight, (shape[0], *row)), {})
+        key = f"by type {rows.key}"
+        if key not in self._weight_names:
+            name = self._weight_names[key] = self._new_name(weight.hint)
+            self.types[name] = Type(_TYPES[spaces[0]], row)
+            self.weights[name] = rows
+        return self.emit(Take(self._weight_names[key], spaces[0]), "by_type")
 
     def constant(self, tensor: Tensor, space: Space) -> str:
         """Rows that follow from the graph alone.
@@ -135,6 +174,7 @@ class ProgramRecorder:
         return name
 
 
+_TYPES = {Space.EDGE: Space.ETYPE, Space.NODE: Space.NTYPE}
 _ENDS = (End.SRC, End.DST)
 
 

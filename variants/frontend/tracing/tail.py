@@ -41,12 +41,16 @@ class TailArguments:
 
     Args:
         recorder: Of the program.
-        given: Arguments of the call.
+        given: Arguments of the call that functions may take as they are.
     """
 
     def __init__(self, recorder: ProgramRecorder, given: Mapping[str, object]) -> None:
         self._recorder = recorder
-        self._names = {id(value): name for name, value in given.items()}
+        self._given = {
+            name: value
+            for name, value in given.items()
+            if isinstance(value, Tensor) and not isinstance(value, Symbol) and value.is_contiguous()
+        }
 
     def arguments(self, value: Any, why: LocatedNotTraceable) -> Any:
         """An argument, with expressions for all tensors and for the number of nodes.
@@ -57,8 +61,8 @@ class TailArguments:
         match value:
             case Symbol():
                 return expression_of(value)
-            case Tensor() if id(value) in self._names:
-                return parameter(_GIVEN + self._names[id(value)])
+            case Tensor() if (found := self._view_of_argument(value, why)) is not None:
+                return found
             case Tensor():
                 counts = self._recorder.counts
                 if not value.is_floating_point() or not value.numel():
@@ -76,12 +80,25 @@ class TailArguments:
                 return type(value)(self.arguments(part, why) for part in value)
         return value
 
+    def _view_of_argument(self, value: Tensor, why: LocatedNotTraceable) -> Expression | None:
+        for name, argument in self._given.items():
+            if argument.untyped_storage()._cdata == value.untyped_storage()._cdata:
+                whole = called(torch.Tensor.contiguous, (parameter(_GIVEN + name),), {})
+                first = value.storage_offset() - argument.storage_offset()
+                place = self.arguments((value.shape, value.stride(), first), why)
+                return called(_view, (whole, *place), {})
+        return None
+
     def _filled(self, value: Tensor, why: LocatedNotTraceable) -> Expression:
         """A tensor with a row for each node, all of one number."""
         first = value.flatten()[0]
         if not torch.equal(value, first.expand(value.shape)):
             raise why
         return called(torch.Tensor.expand, (first, self.arguments(value.shape, why)), {})
+
+
+def _view(of: Tensor, shape: tuple[int, ...], stride: tuple[int, ...], first: int) -> Tensor:
+    return of.as_strided(shape, stride, of.storage_offset() + first)
 
 
 def expression_of(found: Symbol) -> Expression:

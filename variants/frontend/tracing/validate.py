@@ -18,8 +18,8 @@ from hetune.variants.frontend.tracing.expressions import evaluate
 from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
-from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.interpret import interpret_results
+from hetune.variants.program.nodes import Space
 
 _GRAPHS = 3
 _TOLERANCE = 1e-9
@@ -63,12 +63,11 @@ def parameters_of(module: nn.Module) -> dict[str, Tensor]:
 
 
 def weights_of(traced: Traced, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A tensor [1, *row shape] for each weight of the program, in the dtype of the parameters."""
+    """A tensor [types, *row shape] for each weight of the program, in the parameters' dtype."""
     known: dict[str, Any] = {}
-    return {
-        name: evaluate(expression, parameters, known)[None]
-        for name, expression in traced.weights.items()
-    }
+    found = {n: evaluate(weight, parameters, known) for n, weight in traced.weights.items()}
+    shared = {param.name for param in traced.program.params if param.type.space is Space.SHARED}
+    return {name: rows[None] if name in shared else rows for name, rows in found.items()}
 
 
 def number_of_nodes(module: nn.Module, i: int) -> int:
@@ -102,13 +101,7 @@ def interpreted(traced: Traced, module: nn.Module, arguments: CallArguments) -> 
         module: Its layer, in float64.
         arguments: Of the call, floats in float64.
     """
-    graph = HeteroGraph(
-        traced.src,
-        traced.dst,
-        torch.zeros_like(traced.src),
-        num_nodes=arguments.num_nodes,
-        num_etypes=1,
-    )
+    graph = traced.graph(arguments.num_nodes)
     parameters = parameters_of(module)
     values = {name: arguments.values[name] for name in arguments.features}
     values |= {name: rows.double() for name, rows in traced.constants.items()}

@@ -1,0 +1,280 @@
+"""Layers of graphs with one type of edges, as PyG, DGL and an expert of PyTorch run them.
+
+All of a layer's forms have PyG's weights. The graphs hold each edge in both directions.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+Run = Callable[[], Tensor]
+
+HOPS, TELEPORT = {"sgc": 2, "tagcn": 3, "appnp": 10}, 0.1
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A layer on a graph: float32 rows in, [nodes, d_out] rows out.
+
+    Attributes:
+        layer: One of `LAYERS`.
+        d_in: Width of x.
+        d_out: Width of the result.
+        edge_index: int64 [2, edges].
+        num_nodes: Number of nodes.
+    """
+
+    layer: str
+    d_in: int
+    d_out: int
+    edge_index: Tensor
+    num_nodes: int
+
+    @cached_property
+    def x(self) -> Tensor:
+        width = self.d_out if self.layer == "appnp" else self.d_in
+        return torch.randn(self.num_nodes, width, generator=torch.Generator().manual_seed(0))
+
+    @cached_property
+    def conv(self) -> Any:
+        """PyG's layer."""
+        from torch_geometric import nn as pyg
+
+        torch.manual_seed(0)
+        d_in, d_out = self.d_in, self.d_out
+        hops = HOPS.get(self.layer, 0)
+        match self.layer:
+            case "gcn":
+                made = pyg.GCNConv(d_in, d_out)
+            case "sage":
+                made = pyg.SAGEConv(d_in, d_out)
+            case "gin":
+                made = pyg.GINConv(
+                    nn.Sequential(nn.Linear(d_in, d_out), nn.ReLU(), nn.Linear(d_out, d_out))
+                )
+            case "sgc":
+                made = pyg.SGConv(d_in, d_out, K=hops)
+            case "tagcn":
+                made = pyg.TAGConv(d_in, d_out, K=hops)
+            case "appnp":
+                made = pyg.APPNP(hops, TELEPORT)
+            case "gat":
+                made = pyg.GATConv(d_in, d_out)
+            case _:
+                made = pyg.GATv2Conv(d_in, d_out)
+        return made.eval().requires_grad_(False)
+
+    @cached_property
+    def edges(self) -> tuple[Tensor, Tensor]:
+        """Sources and destinations by destination, with the loops that the layer adds."""
+        src, dst = self.edge_index
+        if self.layer not in ("sage", "gin", "tagcn"):
+            kept, loops = src != dst, torch.arange(self.num_nodes)
+            src, dst = torch.cat([src[kept], loops]), torch.cat([dst[kept], loops])
+        order = (dst * self.num_nodes + src).argsort()
+        return src[order], dst[order]
+
+    @cached_property
+    def indptr(self) -> Tensor:
+        counts = torch.bincount(self.edges[1], minlength=self.num_nodes)
+        return torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
+
+    def matrix(self, values: Tensor) -> Tensor:
+        """Of the edges, destinations by sources, in CSR."""
+        size = self.num_nodes, self.num_nodes
+        return torch.sparse_csr_tensor(self.indptr, self.edges[0], values, size)
+
+    @cached_property
+    def normalized(self) -> Tensor:
+        """D^-1/2 A D^-1/2."""
+        scale = self.indptr.diff().float().pow(-0.5)
+        scale[scale.isinf()] = 0
+        src, dst = self.edges
+        return self.matrix(scale[src] * scale[dst])
+
+
+def pyg(cell: Cell) -> Run:
+    return lambda: cell.conv(cell.x, cell.edge_index)  # type: ignore[no-any-return]
+
+
+def pyg_adjacency(cell: Cell) -> Run:
+    """PyG given the transposed adjacency matrix, with which it calls `torch.sparse.mm`."""
+    size = cell.num_nodes, cell.num_nodes
+    ones = torch.ones(cell.edge_index.shape[1])
+    matrix = torch.sparse_coo_tensor(cell.edge_index.flip(0), ones, size).to_sparse_csr()
+    return lambda: cell.conv(cell.x, matrix)  # type: ignore[no-any-return]
+
+
+def pyg_compiled(cell: Cell) -> Run:
+    torch._dynamo.reset()
+    conv = torch.compile(cell.conv)
+    return lambda: conv(cell.x, cell.edge_index)  # type: ignore[no-any-return]
+
+
+def dgl(cell: Cell) -> Run:
+    import dgl as library
+    from dgl.nn import pytorch as layers
+
+    graph = library.graph(cell.edges, num_nodes=cell.num_nodes)
+    graph.create_formats_()
+    conv, x, d_in, d_out = cell.conv, cell.x, cell.d_in, cell.d_out
+    hops = HOPS.get(cell.layer, 0)
+    given: dict[str, Tensor | None]
+    match cell.layer:
+        case "gcn":
+            made = layers.GraphConv(d_in, d_out, allow_zero_in_degree=True)
+            given = {"weight": conv.lin.weight.t(), "bias": conv.bias}
+        case "sage":
+            made = layers.SAGEConv(d_in, d_out, "mean")
+            given = {"fc_neigh.weight": conv.lin_l.weight, "fc_self.weight": conv.lin_r.weight}
+            given |= {"fc_self.bias": conv.lin_l.bias}
+        case "gin":
+            made, given = layers.GINConv(conv.nn, "sum"), {}
+        case "sgc":
+            made = layers.SGConv(d_in, d_out, hops, allow_zero_in_degree=True)
+            given = {"fc.weight": conv.lin.weight, "fc.bias": conv.lin.bias}
+        case "tagcn":
+            made = layers.TAGConv(d_in, d_out, hops)
+            weights = torch.cat([lin.weight for lin in conv.lins], dim=1)
+            given = {"lin.weight": weights, "lin.bias": conv.bias}
+        case "appnp":
+            made, given = layers.APPNPConv(hops, TELEPORT), {}
+        case "gat":
+            made = layers.GATConv(d_in, d_out, 1, allow_zero_in_degree=True)
+            given = {"fc.weight": conv.lin.weight, "attn_l": conv.att_src}
+            given |= {"attn_r": conv.att_dst, "bias": conv.bias}
+        case _:
+            made = layers.GATv2Conv(d_in, d_out, 1, allow_zero_in_degree=True)
+            given = {"fc_src.weight": conv.lin_l.weight, "fc_src.bias": conv.lin_l.bias}
+            given |= {"fc_dst.weight": conv.lin_r.weight, "fc_dst.bias": conv.lin_r.bias}
+            given |= {"attn": conv.att}
+    made.load_state_dict({**made.state_dict(), **given})
+    made = made.eval().requires_grad_(False)
+    return lambda: made(graph, x).view(cell.num_nodes, -1)  # type: ignore[no-any-return]
+
+
+def expert(cell: Cell) -> Run:
+    """Matrices made once, `torch.sparse.mm` of them, and weights on the narrower side."""
+    conv, x = cell.conv, cell.x
+    narrows = cell.d_out < cell.d_in
+    ones = torch.ones(len(cell.edges[0]))
+    hops = HOPS.get(cell.layer, 0)
+    match cell.layer:
+        case "gcn":
+            a, w, b = cell.normalized, conv.lin.weight.t().contiguous(), conv.bias
+            if narrows:
+                return lambda: torch.sparse.mm(a, x @ w).add_(b)
+            return lambda: torch.addmm(b, torch.sparse.mm(a, x), w)
+        case "sage":
+            counts = cell.indptr.diff().clamp(min=1).float()
+            a, near, own = cell.matrix(1 / counts[cell.edges[1]]), conv.lin_l, conv.lin_r
+            if narrows:
+                return lambda: torch.sparse.mm(a, x @ near.weight.t()).add_(
+                    torch.addmm(near.bias, x, own.weight.t())
+                )
+            return lambda: near(torch.sparse.mm(a, x)).addmm_(x, own.weight.t())
+        case "gin":
+            a, first, rest = cell.matrix(ones), conv.nn[0], conv.nn[1:]
+            if narrows:
+
+                def gin() -> Tensor:
+                    rows = x @ first.weight.t()
+                    return rest(torch.sparse.mm(a, rows).add_(rows).add_(first.bias))  # type: ignore[no-any-return]
+
+                return gin
+            return lambda: conv.nn(torch.sparse.mm(a, x).add_(x))
+        case "sgc":
+            a, linear = cell.normalized, conv.lin
+
+            def sgc() -> Tensor:
+                rows = x @ linear.weight.t() if narrows else x
+                for _ in range(hops):
+                    rows = torch.sparse.mm(a, rows)
+                return rows.add_(linear.bias) if narrows else linear(rows)
+
+            return sgc
+        case "tagcn":
+            a, weights = cell.normalized, [lin.weight.t() for lin in conv.lins]
+
+            def tagcn() -> Tensor:
+                if narrows:
+                    rows = x @ weights[-1]
+                    for w in reversed(weights[:-1]):
+                        rows = torch.sparse.mm(a, rows).addmm_(x, w)
+                    return rows.add_(conv.bias)
+                rows, out = x, torch.addmm(conv.bias, x, weights[0])
+                for w in weights[1:]:
+                    rows = torch.sparse.mm(a, rows)
+                    out.addmm_(rows, w)
+                return out
+
+            return tagcn
+        case "appnp":
+            a = cell.normalized
+            a.values().mul_(1 - TELEPORT)
+
+            def appnp() -> Tensor:
+                start, rows = TELEPORT * x, x
+                for _ in range(hops):
+                    rows = torch.sparse.mm(a, rows).add_(start)
+                return rows
+
+            return appnp
+        case "gat":
+            return _expert_gat(cell)
+        case _:
+            return _expert_gatv2(cell)
+
+
+def _weighted(cell: Cell, scores: Tensor, bound: Tensor, rows: Tensor) -> Tensor:
+    """Sums by a softmax of scores, none of which is above its bound."""
+    matrix = cell.matrix((scores - bound).exp_())
+    total = torch.sparse.mm(matrix, torch.ones(cell.num_nodes, 1))
+    return torch.sparse.mm(matrix, rows).div_(total)
+
+
+def _expert_gat(cell: Cell) -> Run:
+    conv, x = cell.conv, cell.x
+    src, dst = cell.edges
+    w = conv.lin.weight.t().contiguous()
+    near, own = w @ conv.att_src.view(-1), w @ conv.att_dst.view(-1)
+
+    def run() -> Tensor:
+        s, d = x @ near, x @ own
+        scores = functional.leaky_relu(s[src] + d[dst], conv.negative_slope)
+        bound = functional.leaky_relu(s.max() + d, conv.negative_slope)[dst]
+        if cell.d_out <= cell.d_in:
+            return _weighted(cell, scores, bound, x @ w).add_(conv.bias)
+        return torch.addmm(conv.bias, _weighted(cell, scores, bound, x), w)
+
+    return run
+
+
+def _expert_gatv2(cell: Cell) -> Run:
+    conv, x = cell.conv, cell.x
+    src, dst = cell.edges
+    a, offsets = conv.att.view(-1), cell.indptr
+
+    def run() -> Tensor:
+        left, right = conv.lin_l(x), conv.lin_r(x)
+        mixed = functional.leaky_relu_(left[src].add_(right[dst]), conv.negative_slope)
+        scores = mixed @ a
+        bound = torch.segment_reduce(scores, "max", offsets=offsets)[dst]
+        return _weighted(cell, scores, bound, left).add_(conv.bias)
+
+    return run
+
+
+PEERS: dict[str, Callable[[Cell], Run]] = {
+    "pyg": pyg,
+    "pyg adj_t": pyg_adjacency,
+    "dgl": dgl,
+    "expert": expert,
+    "compile": pyg_compiled,
+}
+LAYERS = ("gcn", "sage", "gin", "sgc", "tagcn", "appnp", "gat", "gatv2")
