@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 from pydantic import Field, field_validator, model_validator
 
 from hetune.service.core.formats.documents import Document, Positive
-from hetune.service.core.models.program_limits import check_program
 from hetune.variants.errors import GraphError, ProgramError
 from hetune.variants.frontend.presets import HgtName, RgatName, RgcnName
 from hetune.variants.graph.convert.edge_index_dict import relation_names
@@ -109,7 +108,7 @@ class ProgramDocument(_Layer):
     @classmethod
     def _is_program(cls, text: str) -> str:
         try:
-            check_program(LabeledProgram.parse(text).program)
+            LabeledProgram.parse(text)
         except ProgramError as error:
             raise ValueError(str(error)) from None
         return text

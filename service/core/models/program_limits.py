@@ -12,13 +12,24 @@ from hetune.variants.passes.pipeline import clean
 from hetune.variants.plan.lower import lower
 from hetune.variants.program.columns import by_columns
 from hetune.variants.program.limitation import limitation
-from hetune.variants.program.nodes import Einsum, Let, Linear, Param, Program, Space
+from hetune.variants.program.nodes import (
+    Concat,
+    Einsum,
+    Let,
+    Linear,
+    Param,
+    Program,
+    Space,
+    operands,
+)
 
 MOST_VALUES = 256
+MOST_MODEL_VALUES = 2_048
 MOST_AXES = 8
 MOST_ROW = 65_536
 MOST_WEIGHT = 1 << 28
 MOST_TYPED_PRODUCTS = 6
+MOST_PARTS = 1_024
 MOST_KERNELS = 256
 MOST_COMPILE_SECONDS = 600
 
@@ -36,9 +47,21 @@ def check_program(program: Program) -> None:
         check_limit(f"axes {where}", len(type_.shape), MOST_AXES)
         most = MOST_WEIGHT if type_.space.is_weight else MOST_ROW
         check_limit(f"elements in a row {where}", type_.width, most)
+    check_limit("parts of rows side by side", _parts(program), MOST_PARTS)
     typed = {let.op.w for let in program.lets if isinstance(let.op, Linear)}
     typed = {name for name in typed if program.type_of(name).space is Space.ETYPE}
     check_limit("weights by edge type in products", len(typed), MOST_TYPED_PRODUCTS)
+
+
+def _parts(program: Program) -> int:
+    """Parts of all values that have rows side by side, each of which is computed by itself."""
+    counts = {param.name: 1 for param in program.params}
+    for let in program.lets:
+        found = [counts[name] for name in operands(let.op)]
+        counts[let.name] = sum(found) if isinstance(let.op, Concat) else max(found, default=1)
+        if counts[let.name] > MOST_PARTS:
+            return counts[let.name]
+    return sum(count for count in counts.values() if count > 1)
 
 
 def check_weights(program: Program, rows: Mapping[Space, int]) -> None:
@@ -74,6 +97,8 @@ def check_kernels(programs: Sequence[Program]) -> None:
         TooLargeError: More than are compiled for one.
     """
     count = 0
+    values = sum(len(program.lets) for program in programs)
+    check_limit("values of a model", values, MOST_MODEL_VALUES)
     for program in programs:
         if limitation(program) is None:
             plan = lower(clean(by_columns(program)))

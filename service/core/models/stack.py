@@ -27,7 +27,7 @@ from hetune.service.core.models.epilogue import (
     activation_of,
     normalization_of,
 )
-from hetune.service.core.models.program_limits import check_weights
+from hetune.service.core.models.program_limits import check_program, check_weights
 from hetune.service.core.models.wiring import wiring_of
 from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.frontend.nn import RelationalLayer
@@ -130,6 +130,7 @@ def _module(layer: Layer, width: int, description: ModelDescription) -> Relation
 
 def _program_layer(layer: ProgramDocument, description: ModelDescription) -> ProgramLayer:
     program = LabeledProgram.parse(layer.program).program
+    check_program(program)
     if (width := program.type_of(program.results[0]).width) != layer.out_channels:
         raise InputError(
             f"the program {program.name} gives out rows of {width}, and out_channels is "
