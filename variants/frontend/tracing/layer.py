@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,8 +18,8 @@ from hetune.variants.frontend.tracing.edge_module import original
 from hetune.variants.frontend.tracing.expressions import Expression, parameter
 from hetune.variants.frontend.tracing.interpreter import Interpreter
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable, reason_of
-from hetune.variants.frontend.tracing.own_tensors import OwnTensors
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder, RowTypes
+from hetune.variants.frontend.tracing.recording import Recording
 from hetune.variants.frontend.tracing.simplify import (
     needed,
     with_ends_swapped,
@@ -28,6 +28,7 @@ from hetune.variants.frontend.tracing.simplify import (
 )
 from hetune.variants.frontend.tracing.symbols import RowValue, symbol
 from hetune.variants.frontend.tracing.tail import finished, key_of, leaves, outputs, rows
+from hetune.variants.frontend.tracing.tape import Tape
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.nodes import Param, Program, Reshape, Space, Type, operands
 from hetune.variants.program.text import show
@@ -46,6 +47,7 @@ class Traced:
         src: The source of each edge, int64 [E].
         dst: The destination of each edge, int64 [E].
         kinds: The types of edges and nodes, where weights have a row for each.
+        recording: How the last four follow from the call's arguments.
         output: What the layer gives, of the program's results: see `tail`.
         joined: Values that it is made of and that have others side by side.
     """
@@ -57,6 +59,7 @@ class Traced:
     src: Tensor
     dst: Tensor
     kinds: Mapping[Space, RowTypes]
+    recording: Recording
     output: Any
     joined: Mapping[str, tuple[str, ...]]
 
@@ -111,6 +114,35 @@ class Traced:
         weights = tuple((name, weight.key) for name, weight in self.weights.items())
         return show(self.program), self.result_shape, weights, key_of(self.output)
 
+    def on(self, num_nodes: int, rows: Mapping[str, Tensor]) -> Traced | None:
+        """The same for another graph.
+
+        Args:
+            num_nodes: Of the graph.
+            rows: What the recording gave for it.
+
+        Returns:
+            None where rows are not as many as they should be, or so few that torch may broadcast
+            them.
+        """
+        src, dst = rows["src"], rows["dst"]
+        counts = {Space.NODE: num_nodes, Space.EDGE: len(src)}
+        constants = {name: rows[name] for name in self.constants}
+        kinds = {
+            space: replace(types, index=rows[_types_name(space)])
+            for space, types in self.kinds.items()
+        }
+        shapes: list[tuple[Tensor, Space, tuple[int, ...]]]
+        shapes = [(dst, Space.EDGE, ()), (src, Space.EDGE, ())]
+        shapes += [(types.index, space, ()) for space, types in kinds.items()]
+        for name, tensor in constants.items():
+            type_ = self.program.type_of(name)
+            shapes.append((tensor, type_.space, type_.shape))
+        are_rows = all(rows.shape == (counts[space], *row) for rows, space, row in shapes)
+        if min(counts.values()) < 2 or not are_rows:
+            return None
+        return replace(self, constants=constants, src=src, dst=dst, kinds=kinds)
+
 
 def trace(module: nn.Module, arguments: CallArguments) -> Traced:
     """Runs a layer's forward on symbols.
@@ -122,10 +154,16 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
     Raises:
         NotTraceable: It is no program; says why and where.
     """
-    recorder = ProgramRecorder(arguments.num_nodes)
-    others = {name: v for name, v in arguments.values.items() if name != arguments.edges}
-    interpreter = Interpreter(recorder, arguments.num_edges, others)
     given = dict(arguments.values)
+    of_graph = {
+        name: value
+        for name, value in given.items()
+        if isinstance(value, Tensor) and name not in arguments.features
+    }
+    tape = Tape(of_graph, arguments.num_nodes, arguments.num_edges)
+    recorder = ProgramRecorder(tape)
+    others = {name: value for name, value in given.items() if name != arguments.edges}
+    interpreter = Interpreter(recorder, arguments.num_edges, others)
     for name in arguments.features:
         value = given[name]
         whole = recorder.feature(name, Type(Space.NODE, tuple(value.shape[1:])))
@@ -135,7 +173,7 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
     twin = on_symbols(module, interpreter)
     with torch.no_grad():
         try:
-            with OwnTensors(arguments.values.values()):
+            with tape:
                 result = twin.forward(**given)
         except Exception as error:
             raise NotTraceable(reason_of(error)) from None
@@ -212,7 +250,14 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any) -> Traced:
     ends = [*recorder.ends, recorder.ends[0]][:2]
     src, dst = reversed(ends) if recorder.is_swapped() else ends
     kinds = recorder.kinds
-    return Traced(program, shape, weights, constants, src, dst, kinds, output, joined)
+    types = {_types_name(space): found.index for space, found in kinds.items()}
+    recording = recorder.tape.recording({**constants, **types, "src": src, "dst": dst})
+    return Traced(program, shape, weights, constants, src, dst, kinds, recording, output, joined)
+
+
+def _types_name(space: Space) -> str:
+    """Of the types of edges or nodes in recordings."""
+    return f"types of {space}s"
 
 
 def _program(name: str, recorder: ProgramRecorder, results: tuple[str, ...]) -> Program:
