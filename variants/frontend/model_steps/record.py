@@ -27,6 +27,7 @@ from hetune.variants.frontend.tracing.not_traceable import NotTraceable, reason_
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder
 from hetune.variants.frontend.tracing.symbols import RowValue, Symbol, TailValue, symbol
 from hetune.variants.frontend.tracing.tail import key_of, rows
+from hetune.variants.frontend.tracing.tape import Tape
 from hetune.variants.frontend.tracing.validate import parameters_of, weights_of
 from hetune.variants.frontend.wrapper import unwrapped
 from hetune.variants.graph.loops import Loops
@@ -66,8 +67,9 @@ class ModelRecorder:
 
     def __init__(self, module: nn.Module, exact: nn.Module, drawn: ModelCall) -> None:
         self._module, self._exact, self._drawn = module, exact, drawn
-        self.recorder = ProgramRecorder(drawn.num_nodes)
-        self.interpreter = Interpreter(self.recorder, drawn.edge_index.shape[1], drawn.values)
+        edges = drawn.edge_index.shape[1]
+        self.recorder = ProgramRecorder(Tape({}, drawn.num_nodes, edges))
+        self.interpreter = Interpreter(self.recorder, edges, drawn.values)
         self.starts: list[LayerStart] = []
         self.weights: dict[str, Tensor] = {}
         self.tables: dict[str, Tensor] = {}
@@ -119,7 +121,7 @@ class ModelRecorder:
     def _results(self, found: Any) -> tuple[str, ...]:
         if not self.starts:
             raise NotTraceable("it has no message-passing layers")
-        if self.recorder.ends:
+        if self.recorder.ends or self.recorder.kinds:
             raise NotTraceable("it reads rows by edges outside of its layers")
         parts = found if isinstance(found, list | tuple) else (found,)
         names = []
@@ -186,6 +188,9 @@ class ModelRecorder:
         arguments = CallArguments(doubled, read.features, read.edges)
         traced = trace(exact, arguments)
         loops = loops_of(self._drawn.edge_index, traced.src, traced.dst, arguments.num_nodes)
+        for space, kinds in traced.kinds.items():
+            if space is not Space.EDGE or not self._is_edge_type(kinds.index, loops):
+                raise NotTraceable(f"its types of {space}s are not those of the model's edges")
         known = GraphConstants(self.recorder, traced.src, traced.dst)
         inputs: dict[str, str] = {}
         for param in traced.program.params:
@@ -235,6 +240,10 @@ class ModelRecorder:
             if torch.equal(value.float().flatten(), of_edges.float().flatten()):
                 return self._input(name, value.shape, Space.EDGE)
         return None
+
+    def _is_edge_type(self, index: Tensor, loops: Loops) -> bool:
+        given = [v for v in self._drawn.values.values() if isinstance(v, Tensor) and v.dim() == 1]
+        return loops == "given" and any(torch.equal(index.long(), v) for v in given)
 
     def _node_rows(self, x: Any, path: str) -> RowValue:
         """Rows of nodes; parameters with a row for each node become an input of their own."""
