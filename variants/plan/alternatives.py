@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from hetune.variants.passes.choices import SumChoices
+from hetune.variants.passes.edge_constants import EdgeConstants
 from hetune.variants.passes.enumerate import choices_of
 from hetune.variants.passes.pipeline import clean, run_passes
 from hetune.variants.passes.product_first import ProductFirst, edge_elements
@@ -55,7 +56,7 @@ def alternatives(program: Program) -> tuple[Alternative, ...]:
     Ways that lead to the same program are offered once, the first; that is the program as it is
     written.
     """
-    program = clean(by_columns(program))
+    program = run_passes((EdgeConstants(),), clean(by_columns(program)))
     found = {canonical(program): Alternative(ProgramChoices(), program)}
     for each in _choices(program):
         made = run_passes(each.passes, program)
