@@ -14,7 +14,6 @@ from hetune.variants.program.builder import Builder
 from hetune.variants.program.canonical import canonical
 from hetune.variants.program.nodes import (
     End,
-    Let,
     Linear,
     Map,
     Param,

@@ -86,9 +86,9 @@ def _apart(builder: Builder, given: set[str], op: Map) -> tuple[str, str] | None
     for factor, rows in (op.args, op.args[::-1]):
         kind, other = builder.types[factor], builder.types[rows]
         is_number = kind.space is other.space and not kind.shape and kind.group == other.group
-        if is_number and _is_constant(builder, given, factor):
-            if not _is_constant(builder, given, rows):
-                return factor, rows
+        known = (_is_constant(builder, given, name) for name in (factor, rows))
+        if is_number and tuple(known) == (True, False):
+            return factor, rows
     return None
 
 
