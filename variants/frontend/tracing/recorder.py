@@ -138,6 +138,10 @@ class ProgramRecorder:
             self._made[op], self._ops[name] = name, op
         return self._made[op]
 
+    def forget(self) -> None:
+        """Equal values are made anew from now on, for they may be of other edges."""
+        self._made.clear()
+
     def end_of(self, index: Tensor) -> End:
         """Which end of the edges an index of nodes is; sources are met first, or swapped later."""
         edges = self.count_edges(index)
