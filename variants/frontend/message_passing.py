@@ -25,6 +25,7 @@ from hetune.variants.frontend.tracing.edge_module import original, read_call_of
 from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
+from hetune.variants.frontend.tracing.recording import Recordings
 from hetune.variants.frontend.tracing.validate import parameters_of, validated, weights_of
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
@@ -164,7 +165,9 @@ class _Reader:
         self._module, self._key, self.traced = module, arguments.key, traced
         own = original(module)
         self._state, self._parts = PythonState(own), list(own.modules())
-        self._modes: dict[tuple[bool, ...], str | None] = {_mode(self._parts): None}
+        self._modes: dict[tuple[bool, ...], str | Recordings] = {
+            _mode(self._parts): Recordings(traced.recording)
+        }
         self.adapter = Adapter(
             own,
             traced.program,
@@ -193,20 +196,20 @@ class _Reader:
             return Unsupported(known + _shown(arguments.key), kind=arguments.key)
         mode = _mode(self._parts)
         if mode not in self._modes:
-            self._modes[mode] = self._mode_refusal(arguments)
-        if (reason := self._modes[mode]) is not None:
-            return Unsupported(reason)
-        return _TracedCall(self, self._module, arguments, mode)
+            self._modes[mode] = self._in_mode(arguments)
+        if isinstance(recordings := self._modes[mode], str):
+            return Unsupported(recordings)
+        return _TracedCall(self, self._module, arguments, mode, recordings)
 
-    def _mode_refusal(self, arguments: CallArguments) -> str | None:
-        """Why the layer computes something else in the mode that it is in now."""
+    def _in_mode(self, arguments: CallArguments) -> str | Recordings:
+        """What is computed of edges in the mode of now, or why the layer computes another thing."""
         try:
             now = validated(self._module, arguments)
         except NotTraceable as error:
             return f"it is no program: {error}"
         if now.key != self.traced.key:
             return f"training={self._module.training} makes it another program"
-        return None
+        return Recordings(now.recording)
 
     def _graph_refusal(self, module: object, graph: HeteroGraph) -> str | None:
         found = _given(graph).get(self, "it is no graph of the layer's")
@@ -220,13 +223,18 @@ def _shown(key: tuple[tuple[str, object], ...]) -> str:
 class _TracedCall(Call):
     """A call of a traced layer."""
 
-    __slots__ = ("_arguments", "_mode", "_module", "_reader")
+    __slots__ = ("_arguments", "_mode", "_module", "_reader", "_recordings")
 
     def __init__(
-        self, reader: _Reader, module: nn.Module, arguments: CallArguments, mode: tuple[bool, ...]
+        self,
+        reader: _Reader,
+        module: nn.Module,
+        arguments: CallArguments,
+        mode: tuple[bool, ...],
+        recordings: Recordings,
     ) -> None:
         self._reader, self._module, self._arguments = reader, module, arguments
-        self._mode = mode
+        self._mode, self._recordings = mode, recordings
 
     @property
     def features(self) -> tuple[Tensor, ...]:
@@ -271,9 +279,14 @@ class _TracedCall(Call):
     def _traced(self) -> Traced:
         if self._arguments.num_edges == 0:
             raise NotTraceable("the graph has no edges")
-        found = trace(self._module, self._arguments)
-        if found.key != self._reader.traced.key:
+        traced, arguments = self._reader.traced, self._arguments
+        rows = self._recordings.run(arguments.num_nodes, arguments.values)
+        if rows is not None and (replayed := traced.on(arguments.num_nodes, rows)) is not None:
+            return replayed
+        found = trace(self._module, arguments)
+        if found.key != traced.key:
             raise NotTraceable("its program depends on the graph: branch on options alone")
+        self._recordings.add(found.recording)
         return found
 
     def inputs(self, graph: HeteroGraph) -> dict[str, Tensor]:

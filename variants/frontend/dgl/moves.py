@@ -21,7 +21,7 @@ class Moves:
     @property
     def num_edges(self) -> int:
         """E."""
-        return len(self.src)
+        return self.src.shape[0]
 
     def at_src(self, rows: Tensor) -> Tensor:
         """Of rows of nodes, that of each edge's source."""
@@ -44,7 +44,7 @@ class Moves:
         if fn == "mean":
             count = self.degrees(self.dst).clamp(min=1).to(rows.dtype)
             total = zeros.index_add(0, self.dst, rows)
-            return total / count.reshape(len(count), *[1] * (rows.dim() - 1))
+            return total / count.reshape(-1, *[1] * (rows.dim() - 1))
         index = self.dst.reshape(-1, *[1] * (rows.dim() - 1)).expand(rows.shape)
         return zeros.scatter_reduce(0, index, rows, f"a{fn}", include_self=False)
 

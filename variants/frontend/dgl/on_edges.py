@@ -77,7 +77,8 @@ class DglLayer(EdgeModule):
         """
         name = next(name for name, value in values.items() if _are_edges(value))
         src, dst = values[name].unbind()
-        num_nodes = len(next(v for key, v in values.items() if _may_be_of_nodes(key, v)))
+        rows = next(v for key, v in values.items() if _may_be_of_nodes(key, v))
+        num_nodes = rows.shape[0]  # which a tape knows, as it does not what len() gives
         if symbols_in(list(values.values())):
             replace_methods(self.module)
             graph: Any = ProxyGraph(Moves(src, dst, num_nodes), {}, {})

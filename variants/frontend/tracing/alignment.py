@@ -93,7 +93,7 @@ def rows_named(recorder: ProgramRecorder, tensor: Tensor, space: Space, axis: in
         assert isinstance(tensor.meaning, RowValue)
         return tensor.meaning.name
     rows = tensor.movedim(axis, 0)
-    return recorder.constant(rows.reshape(len(rows), *squeezed(rows.shape[1:])), space)
+    return recorder.constant(rows.reshape(-1, *squeezed(rows.shape[1:])), space)
 
 
 def narrowed(tensor: Tensor) -> Tensor:
@@ -128,6 +128,7 @@ def _named(
             raise NotTraceable("a parameter has a row for each node: give it as an input")
         return _weight(recorder, tensor.meaning, row, whole)
     if dims[axis] == recorder.counts[space] and dims[axis] != 1:
+        dims = (*dims[:axis], -1, *dims[axis + 1 :])
         name = rows_named(recorder, tensor.expand(dims), space, axis)
         return _fitted(recorder, name, row, whole)
     if dims[axis] != 1:

@@ -105,13 +105,14 @@ def _reduced(
     if fn is None:
         raise NotTraceable(f"scatter with reduce={reduce!r}: sum, amax, amin and prod compile")
     base = 1 if fn == "prod" else 0
-    is_neutral = not is_rows(into) and bool((into == base).all())
+    is_neutral = not is_rows(into) and (at.tape.is_filled(into, base) or bool((into == base).all()))
     if not is_neutral or (fn in ("max", "min") and include_self):
         raise NotTraceable("rows are scattered into a tensor that is not new: add it afterwards")
     dim = dim % into.dim()
     nodes = at.recorder.counts[Space.NODE]
     if into.shape[dim] != nodes:
         raise NotTraceable(f"edges are scattered to {into.shape[dim]} rows, not to {nodes} nodes")
+    at.tape.check_extent(into, dim, nodes)
     end = at.recorder.end_of(index)
     shape = (*into.shape[:dim], len(index), *into.shape[dim + 1 :])
     found = _edge_rows(at, src, shape)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import handle_torch_function, has_torch_function_unary
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,6 +120,8 @@ def _hint(value: Any) -> str | None:
 
 
 def _digest(tensor: Tensor) -> str:
+    if has_torch_function_unary(tensor):  # what is traced has to be the same the next time
+        return handle_torch_function(_digest, (tensor,), tensor)
     plain = tensor.detach().cpu().contiguous()
     plain = plain.float() if plain.is_floating_point() else plain
     content = plain.reshape(-1).view(torch.uint8).numpy().tobytes()

@@ -52,12 +52,13 @@ class Interpreter:
 
     Attributes:
         recorder: The program so far.
+        tape: What is computed of the graph alone.
     """
 
     def __init__(
         self, recorder: ProgramRecorder, num_edges: int, given: Mapping[str, object]
     ) -> None:
-        self.recorder, self._num_edges = recorder, num_edges
+        self.recorder, self.tape, self._num_edges = recorder, recorder.tape, num_edges
         self._tail = TailArguments(recorder, given)
 
     def __call__(
@@ -67,15 +68,17 @@ class Interpreter:
         name = func.__name__
         if name == "__get__":
             return self._attribute(func, args[0])
+        if name == "size":
+            return self._size(*args, **kwargs)
         if name in _PLAIN:
-            with torch._C.DisableTorchFunctionSubclass():
+            with torch._C.DisableTorchFunction():
                 return func(*args, **kwargs)
         if name in _REFUSED:
             raise NotTraceable(f"{_REFUSED[name]}: branch on options and on what edges alone say")
         if name in _LIKE:
-            return _LIKE[name](*args, **kwargs)
+            return _LIKE[name](self, *args, **kwargs)
         if not isinstance(args[0] if args else None, Symbol) and name in ("expand_as", "view_as"):
-            return getattr(args[0], name.removesuffix("_as"))(args[1].shape)
+            return getattr(args[0], name.removesuffix("_as"))(self.counted_shape(args[1]))
         if not isinstance(args[0] if args else None, Symbol) and name in ("to", "type_as"):
             return args[0].to(args[1].dtype)
         given = symbols_in((args, tuple(kwargs.values())))
@@ -140,6 +143,23 @@ class Interpreter:
         device = torch.device("cpu") if like.device.type == "meta" else like.device
         return symbol(meaning, tuple(like.shape), like.dtype, device, self)
 
+    def counted_shape(self, of: Tensor) -> torch.Size:
+        """A shape, with the number of its rows as the tape knows it."""
+        with torch._C.DisableTorchFunction():
+            sizes = list(of.shape)
+        if isinstance(of, Symbol) and isinstance(of.meaning, RowValue):
+            space = self.recorder.types[of.meaning.name].space
+            sizes[of.meaning.axis] = self.recorder.counts[space]
+        return torch.Size(sizes)
+
+    def _size(self, of: Symbol, dim: int | None = None) -> Any:
+        if self.tape.is_inside:
+            with torch._C.DisableTorchFunction():
+                shape = of.shape
+        else:
+            shape = self.counted_shape(of)
+        return shape if dim is None else shape[dim]
+
     def _attribute(self, func: Any, of: Symbol) -> Any:
         name = func.__self__.__name__
         if name in ("T", "mT"):
@@ -148,11 +168,13 @@ class Interpreter:
             return of
         if name in ("grad", "grad_fn", "_base"):
             return None
+        if name == "shape":
+            return self._size(of)
         if name not in _ATTRIBUTES:
             raise NotTraceable(
                 f"the attribute {name} of a tensor that depends on inputs is unknown"
             )
-        with torch._C.DisableTorchFunctionSubclass():
+        with torch._C.DisableTorchFunction():
             return func(of)
 
     def _in_place(
@@ -183,8 +205,9 @@ class Interpreter:
             raise NotTraceable(
                 "there are as many nodes as edges: which of them rows are is unclear"
             )
-        counts.setdefault(spaces[0], len(arg))
-        rows = arg.reshape(len(arg), *squeezed(arg.shape[1:]))
+        if spaces[0] is Space.EDGE:
+            self.recorder.count_edges(arg)
+        rows = arg.reshape(-1, *squeezed(arg.shape[1:]))
         name = self.recorder.constant(rows, spaces[0])
         return self.symbol(RowValue(name, 0), arg)
 
@@ -251,12 +274,11 @@ class Interpreter:
 
 def _on_meta(func: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
     def meta(tensor: Tensor) -> Tensor:
-        with torch._C.DisableTorchFunctionSubclass():
-            return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
+        return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
 
-    named = dict(zip(kwargs, replaced(list(kwargs.values()), meta), strict=True))
-    named = {key: "meta" if key == "device" else value for key, value in named.items()}
-    with torch.no_grad():
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        named = dict(zip(kwargs, replaced(list(kwargs.values()), meta), strict=True))
+        named = {key: "meta" if key == "device" else value for key, value in named.items()}
         return func(*replaced(args, meta), **named)
 
 
@@ -268,16 +290,17 @@ def _meaning(tensor: Tensor) -> Any:
 
 
 def _new(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def made(of: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def made(at: Interpreter, of: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return make(*args, **{"dtype": of.dtype, "device": of.device, **kwargs})
 
     return made
 
 
 def _like(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def made(of: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def made(at: Interpreter, of: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         kwargs.pop("memory_format", None)
-        return make(tuple(of.shape), *args, **{"dtype": of.dtype, "device": of.device, **kwargs})
+        kwargs = {"dtype": of.dtype, "device": of.device, **kwargs}
+        return make(at.counted_shape(of), *args, **kwargs)
 
     return made
 
@@ -302,12 +325,12 @@ def words(text: str) -> frozenset[str]:
 
 
 _PLAIN = words(
-    "size dim numel nelement element_size is_floating_point is_complex is_contiguous stride "
+    "dim numel nelement element_size is_floating_point is_complex is_contiguous stride "
     "storage_offset get_device __len__ ndimension is_inference is_neg is_conj has_names "
     "is_same_size __hash__ is_signed"
 )
 _ATTRIBUTES = words(
-    "shape dtype device layout ndim is_cuda is_cpu is_sparse is_quantized is_meta is_mkldnn "
+    "dtype device layout ndim is_cuda is_cpu is_sparse is_quantized is_meta is_mkldnn "
     "requires_grad is_leaf is_nested is_sparse_csr is_xpu is_mps names itemsize"
 )
 _IN_PLACE_BASES = words("scatter_add_ scatter_reduce_ index_add_ index_reduce_")

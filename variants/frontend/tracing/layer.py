@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,8 +18,8 @@ from hetune.variants.frontend.tracing.edge_module import original
 from hetune.variants.frontend.tracing.expressions import Expression, parameter
 from hetune.variants.frontend.tracing.interpreter import Interpreter
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable, reason_of
-from hetune.variants.frontend.tracing.own_tensors import OwnTensors
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder
+from hetune.variants.frontend.tracing.recording import Recording
 from hetune.variants.frontend.tracing.simplify import (
     needed,
     with_ends_swapped,
@@ -28,6 +28,7 @@ from hetune.variants.frontend.tracing.simplify import (
 )
 from hetune.variants.frontend.tracing.symbols import RowValue, symbol
 from hetune.variants.frontend.tracing.tail import finished, key_of, leaves, outputs, rows
+from hetune.variants.frontend.tracing.tape import Tape
 from hetune.variants.program.nodes import Param, Program, Reshape, Space, Type, operands
 from hetune.variants.program.text import show
 from hetune.variants.program.verify import verify
@@ -44,6 +45,7 @@ class Traced:
         constants: What follows from the graph alone, ``[rows, *row shape]``.
         src: The source of each edge, int64 [E].
         dst: The destination of each edge, int64 [E].
+        recording: How the last three follow from the call's arguments.
         output: What the layer gives, of the program's results: see `tail`.
         joined: Values that it is made of and that have others side by side.
     """
@@ -54,6 +56,7 @@ class Traced:
     constants: Mapping[str, Tensor]
     src: Tensor
     dst: Tensor
+    recording: Recording
     output: Any
     joined: Mapping[str, tuple[str, ...]]
 
@@ -86,6 +89,28 @@ class Traced:
         weights = tuple((name, weight.key) for name, weight in self.weights.items())
         return show(self.program), self.result_shape, weights, key_of(self.output)
 
+    def on(self, num_nodes: int, rows: Mapping[str, Tensor]) -> Traced | None:
+        """The same for another graph.
+
+        Args:
+            num_nodes: Of the graph.
+            rows: What the recording gave for it.
+
+        Returns:
+            None where rows are not as many as they should be, or so few that torch may broadcast
+            them.
+        """
+        constants, src, dst = dict(rows), rows["src"], rows["dst"]
+        del constants["src"], constants["dst"]
+        counts = {Space.NODE: num_nodes, Space.EDGE: len(src)}
+        if min(counts.values()) < 2 or src.shape != dst.shape or src.dim() != 1:
+            return None
+        for name, tensor in constants.items():
+            type_ = self.program.type_of(name)
+            if tensor.shape != (counts[type_.space], *type_.shape):
+                return None
+        return replace(self, constants=constants, src=src, dst=dst)
+
 
 def trace(module: nn.Module, arguments: CallArguments) -> Traced:
     """Runs a layer's forward on symbols.
@@ -97,10 +122,16 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
     Raises:
         NotTraceable: It is no program; says why and where.
     """
-    recorder = ProgramRecorder(arguments.num_nodes)
+    given = dict(arguments.values)
+    of_graph = {
+        name: value
+        for name, value in given.items()
+        if isinstance(value, Tensor) and name not in arguments.features
+    }
+    tape = Tape(of_graph, arguments.num_nodes, arguments.num_edges)
+    recorder = ProgramRecorder(tape)
     others = {name: v for name, v in arguments.values.items() if name != arguments.edges}
     interpreter = Interpreter(recorder, arguments.num_edges, others)
-    given = dict(arguments.values)
     for name in arguments.features:
         value = given[name]
         whole = recorder.feature(name, Type(Space.NODE, tuple(value.shape[1:])))
@@ -110,7 +141,7 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
     twin = _on_symbols(module, interpreter)
     with torch.no_grad():
         try:
-            with OwnTensors(arguments.values.values()):
+            with tape:
                 result = twin.forward(**given)
         except Exception as error:
             raise NotTraceable(reason_of(error)) from None
@@ -172,7 +203,8 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any) -> Traced:
     constants = {name: rows for name, rows in recorder.constants.items() if name in used}
     ends = [*recorder.ends, recorder.ends[0]][:2]
     src, dst = reversed(ends) if recorder.is_swapped() else ends
-    return Traced(program, shape, weights, constants, src, dst, output, joined)
+    recording = recorder.tape.recording({**constants, "src": src, "dst": dst})
+    return Traced(program, shape, weights, constants, src, dst, recording, output, joined)
 
 
 def _program(name: str, recorder: ProgramRecorder, results: tuple[str, ...]) -> Program:

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from hetune.variants.errors import ProgramError
+from hetune.variants.frontend.tracing.counts import Count
 from hetune.variants.frontend.tracing.expressions import Expression
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.tape import Tape
 from hetune.variants.program.infer import infer
 from hetune.variants.program.nodes import End, Let, Op, Reduce, Reshape, Space, Type
 from hetune.variants.program.text import show_op
@@ -19,6 +21,7 @@ class ProgramRecorder:
     """Values of a program, what they are made of, and the edges that they belong to.
 
     Attributes:
+        tape: What is computed of the graph alone.
         counts: Rows of nodes, and of edges as soon as some are met.
         types: Of all values by name.
         lets: The values, in order, none twice.
@@ -28,8 +31,9 @@ class ProgramRecorder:
         ends: The index of each edge at either end, in the order in which they were met.
     """
 
-    def __init__(self, num_nodes: int) -> None:
-        self.counts: dict[Space, int] = {Space.NODE: num_nodes}
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+        self.counts: dict[Space, int] = {Space.NODE: tape.rows[0]}
         self.types: dict[str, Type] = {}
         self.lets: list[Let] = []
         self.features: list[str] = []
@@ -95,19 +99,27 @@ class ProgramRecorder:
 
     def end_of(self, index: Tensor) -> End:
         """Which end of the edges an index of nodes is; sources are met first, or swapped later."""
-        edges = self.counts.setdefault(Space.EDGE, len(index))
+        edges = self.count_edges(index)
         if len(index) != edges:
             raise NotTraceable(
                 f"an index has {len(index)} nodes but the edges so far are {edges}: one set of "
                 "edges compiles"
             )
         for i, known in enumerate(self.ends):
-            if _is_same_index(known, index):
+            if self._is_same_index(known, index):
                 return _ENDS[i]
         if len(self.ends) == len(_ENDS):
             raise NotTraceable("an index is neither end of the edges: one set of edges compiles")
         self.ends.append(index)
         return _ENDS[len(self.ends) - 1]
+
+    def count_edges(self, rows: Tensor) -> int:
+        """How many edges there are; if none were met so far, as many as these rows."""
+        if Space.EDGE not in self.counts:
+            self.counts[Space.EDGE] = found = self.tape.extent(rows, 0)
+            if isinstance(found, Count):
+                self.tape.rows.append(found)
+        return self.counts[Space.EDGE]
 
     def op_of(self, name: str) -> Op | None:
         """What gives a value; None of inputs."""
@@ -122,6 +134,16 @@ class ProgramRecorder:
         reduced = [let.op.end for let in self.lets if isinstance(let.op, Reduce)]
         return bool(reduced) and reduced[0] is End.SRC
 
+    def _is_same_index(self, one: Tensor, other: Tensor) -> bool:
+        with torch._C.DisableTorchFunction():
+            if one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr():
+                is_there = one.storage_offset() == other.storage_offset()
+                return is_there and one.stride() == other.stride()
+            is_equal = torch.equal(one, other)
+        if is_equal:
+            self.tape.check_same(one, other)
+        return is_equal
+
     def _new_name(self, hint: str) -> str:
         hint = re.sub(r"\W", "_", hint.removeprefix("_")) or "value"
         name, copy = hint, 1
@@ -135,14 +157,9 @@ _ENDS = (End.SRC, End.DST)
 
 
 def _is_same(one: Tensor, other: Tensor) -> bool:
-    return one is other or (
-        one.shape == other.shape
-        and one.dtype == other.dtype
-        and (one.data_ptr() == other.data_ptr() and one.stride() == other.stride())
-    )
-
-
-def _is_same_index(one: Tensor, other: Tensor) -> bool:
-    if one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr():
-        return one.storage_offset() == other.storage_offset() and one.stride() == other.stride()
-    return bool(torch.equal(one, other))
+    with torch._C.DisableTorchFunction():
+        return one is other or (
+            one.shape == other.shape
+            and one.dtype == other.dtype
+            and (one.data_ptr() == other.data_ptr() and one.stride() == other.stride())
+        )

@@ -90,7 +90,7 @@ def symbol(
     interpreter: Callable[..., Any],
 ) -> Symbol:
     """A new symbol."""
-    with torch._C.DisableTorchFunctionSubclass():
+    with torch._C.DisableTorchFunction():
         made: Symbol = torch.Tensor._make_wrapper_subclass(
             Symbol, shape, dtype=dtype, device=device
         )

@@ -36,6 +36,11 @@ def validated(module: nn.Module, arguments: CallArguments) -> Traced:
     Raises:
         NotTraceable: It has no program, or another one on other graphs, or computes something else.
     """
+    with torch.inference_mode(False):  # what is made there counts no writes, which tapes look at
+        return _validated(module, arguments)
+
+
+def _validated(module: nn.Module, arguments: CallArguments) -> Traced:
     try:
         twin = copy.deepcopy(module).double()
     except Exception as error:

@@ -1,0 +1,112 @@
+"""What a traced layer computes of edges alone is replayed for a new graph, or traced anew."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.frontend.message_passing_cases import WIDTH, pyg
+
+from hetune.variants.frontend import message_passing
+from hetune.variants.runtime.compile_layer import compile_layer
+from hetune.variants.runtime.fallback import FallbackWarning
+
+utils = pytest.importorskip("torch_geometric.utils")
+
+
+class Deciding(pyg.MessagePassing):
+    """Decides by what its edges say."""
+
+    def __init__(self, by):
+        super().__init__(aggr="add", node_dim=0)
+        self.by = by
+
+    def forward(self, x, edge_index):
+        nodes, edges = x.size(0), edge_index.shape[1]
+        degree = utils.degree(edge_index[1], nodes)
+        scale = degree.new_ones(1)
+        match self.by:
+            case "nodes":
+                scale = scale * (2 if nodes > 300 else 3)
+            case "computed":
+                scale = scale * (2 if 3 * nodes - edges // 2 < 100 else 3)
+            case "smallest":
+                scale = scale * min(nodes, 300)
+            case "value":
+                scale = scale * (2 if degree.max() > 40 else 3)
+            case "number":
+                scale = scale * int(edge_index.max())
+            case "content":
+                scale = degree[:1].clamp(max=1.0)
+            case "python":
+                scale = scale * len(range(nodes))
+            case "written":
+                first, second = torch.zeros(nodes), torch.zeros(nodes)
+                first.view(-1)[edge_index[0]] = 1.0
+                scale = ((first > 0) & (second == 0)).float().view(-1, 1)[:, 0]
+            case "rows":
+                edge_index = edge_index[:, degree[edge_index[1]] > 2]
+        return self.propagate(edge_index, x=x, factor=degree * scale)
+
+    def message(self, x_j, factor_j):
+        return x_j * factor_j.view(-1, 1)
+
+
+def graph(nodes, edges, seed):
+    random = torch.Generator().manual_seed(seed)
+    return torch.randn(nodes, WIDTH, generator=random), torch.randint(
+        0, nodes, (2, edges), generator=random
+    )
+
+
+SIZES = ((90, 300), (70, 410), (80, 250), (400, 1300), (85, 2), (350, 9000), (60, 310), (310, 990))
+
+
+@pytest.fixture
+def traces(monkeypatch):
+    found, trace = [], message_passing.trace
+    monkeypatch.setattr(message_passing, "trace", lambda *args: found.append(1) or trace(*args))
+    return found
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("by", "most"),
+    [
+        ("nodes", 4),
+        ("computed", 4),
+        ("smallest", 4),
+        ("value", 4),
+        ("number", 8),
+        ("content", 4),
+        ("python", 8),
+        ("written", 1),
+        ("rows", 2),
+    ],
+)
+def test_answers_are_the_layers_own_whatever_it_decides_by(traces, by, most):
+    layer = Deciding(by)
+    compiled = compile_layer(layer, backend="torch")
+    for seed, (nodes, edges) in enumerate(SIZES):
+        x, edge_index = graph(nodes, edges, seed)
+        expected = layer(x, edge_index)
+        atol = 1e-5 * float(expected.abs().max())
+        torch.testing.assert_close(compiled(x, edge_index), expected, rtol=1e-5, atol=atol)
+    assert compiled.variants
+    assert 1 <= len(traces) <= most
+
+
+@torch.no_grad()
+def test_a_graph_that_a_recording_does_not_fit_is_traced_and_refused_as_a_first_one_is(traces):
+    layer = pyg.GCNConv(WIDTH, 4)
+    compiled = compile_layer(layer, backend="torch")
+    for seed, (nodes, edges) in enumerate(SIZES):
+        x, edge_index = graph(nodes, edges, seed)
+        torch.testing.assert_close(compiled(x, edge_index), layer(x, edge_index))
+    assert len(traces) == 1
+    one = torch.randn(1, WIDTH), torch.zeros(2, 1, dtype=torch.int64)
+    with pytest.warns(FallbackWarning, match="depends on the graph"):
+        torch.testing.assert_close(compiled(*one), layer(*one))
+    assert len(traces) == 2
+    wrong = torch.tensor([[0, 5], [1, 99]])
+    with pytest.warns(FallbackWarning, match="99"), pytest.raises(RuntimeError, match="99"):
+        compiled(torch.randn(9, WIDTH), wrong)
