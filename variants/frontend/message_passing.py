@@ -172,7 +172,7 @@ class _Reader:
             own,
             traced.program,
             self._weights,
-            1,
+            traced.num_etypes,
             graph_refusal=self._graph_refusal,
             read=self._read,
             result_shape=traced.result_shape,
@@ -324,6 +324,7 @@ def _graph_of(edge_index: Tensor, given: Traced, num_nodes: int, reader: _Reader
     One with this reader's constants is another call's, whose constants may be others.
     """
     src, dst = given.src, given.dst
+    etype = torch.zeros_like(src) if given.etype is None else given.etype
     key = id(edge_index), num_nodes, len(src)
     with _SHARING:
         graph = _GRAPHS.get(key)
@@ -331,9 +332,11 @@ def _graph_of(edge_index: Tensor, given: Traced, num_nodes: int, reader: _Reader
             graph is None
             or reader in _given(graph)
             or not (_is_equal(graph.src, src) and _is_equal(graph.dst, dst))
+            or graph.num_etypes != given.num_etypes
+            or not _is_equal(graph.etype, etype)
         ):
-            etype = torch.zeros_like(src)
-            graph = HeteroGraph(src, dst, etype, num_nodes=num_nodes, num_etypes=1)
+            types = given.num_etypes
+            graph = HeteroGraph(src, dst, etype, num_nodes=num_nodes, num_etypes=types)
             _GRAPHS[key] = graph
         others = [known for known in _given(graph).values() if not isinstance(known, str)]
         constants = {name: _known(name, rows, others) for name, rows in given.constants.items()}

@@ -20,16 +20,12 @@ from hetune.variants.frontend.tracing.interpreter import Interpreter
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable, reason_of
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder
 from hetune.variants.frontend.tracing.recording import Recording
-from hetune.variants.frontend.tracing.simplify import (
-    needed,
-    with_ends_swapped,
-    with_parts_of_results,
-    with_softmaxes,
-)
+from hetune.variants.frontend.tracing.roll_up import RolledUp, rolled_up
+from hetune.variants.frontend.tracing.simplify import needed, with_parts_of_results
 from hetune.variants.frontend.tracing.symbols import RowValue, symbol
 from hetune.variants.frontend.tracing.tail import finished, key_of, leaves, outputs, rows
 from hetune.variants.frontend.tracing.tape import Tape
-from hetune.variants.program.nodes import Param, Program, Reshape, Space, Type, operands
+from hetune.variants.program.nodes import Program, Reshape, Space, Type, operands
 from hetune.variants.program.text import show
 from hetune.variants.program.verify import verify
 
@@ -45,7 +41,9 @@ class Traced:
         constants: What follows from the graph alone, ``[rows, *row shape]``.
         src: The source of each edge, int64 [E].
         dst: The destination of each edge, int64 [E].
-        recording: How the last three follow from the call's arguments.
+        etype: The type of each edge, int64 [E]; None where there is one.
+        num_etypes: Types of edges.
+        recording: How the last ones follow from the call's arguments.
         output: What the layer gives, of the program's results: see `tail`.
         joined: Values that it is made of and that have others side by side.
     """
@@ -56,6 +54,8 @@ class Traced:
     constants: Mapping[str, Tensor]
     src: Tensor
     dst: Tensor
+    etype: Tensor | None
+    num_etypes: int
     recording: Recording
     output: Any
     joined: Mapping[str, tuple[str, ...]]
@@ -102,6 +102,7 @@ class Traced:
         """
         constants, src, dst = dict(rows), rows["src"], rows["dst"]
         del constants["src"], constants["dst"]
+        etype = constants.pop("etype", None)
         counts = {Space.NODE: num_nodes, Space.EDGE: len(src)}
         if min(counts.values()) < 2 or src.shape != dst.shape or src.dim() != 1:
             return None
@@ -109,7 +110,7 @@ class Traced:
             type_ = self.program.type_of(name)
             if tensor.shape != (counts[type_.space], *type_.shape):
                 return None
-        return replace(self, constants=constants, src=src, dst=dst)
+        return replace(self, constants=constants, src=src, dst=dst, etype=etype)
 
 
 def trace(module: nn.Module, arguments: CallArguments) -> Traced:
@@ -143,9 +144,9 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
         try:
             with tape:
                 result = twin.forward(**given)
+            return _traced(type(original(module)).__name__, recorder, result)
         except Exception as error:
             raise NotTraceable(reason_of(error)) from None
-    return _traced(type(original(module)).__name__, recorder, result)
 
 
 def _on_symbols(module: nn.Module, interpreter: Interpreter) -> Any:
@@ -192,36 +193,45 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any) -> Traced:
         results = [*dict.fromkeys(leaves(output))]
     if not all(recorder.is_of_nodes(name) for name in results):
         raise NotTraceable("its result has no row for each node on its first axis")
-    if not recorder.ends:
+    if not recorder.sets:
         raise NotTraceable("it uses no edges")
-    whole = _program(name, recorder, tuple(results))
+    found = rolled_up(recorder, results)
+    whole = _program(name, found, tuple(found.names[result] for result in results))
     program, joined = with_parts_of_results(whole)
-    if joined and shape is not None:
-        output, shape = rows(RowValue(whole.result, 0), tuple(result.shape)), None
+    if joined or any(new != old for old, new in found.names.items()):
+        joined = {old: joined.get(new, (new,)) for old, new in found.names.items()}
+    if any(len(parts) > 1 for parts in joined.values()) and shape is not None:
+        output, shape = rows(RowValue(results[0], 0), tuple(result.shape)), None
     used = {param.name for param in program.params}
-    weights = {name: weight for name, weight in recorder.weights.items() if name in used}
-    constants = {name: rows for name, rows in recorder.constants.items() if name in used}
-    ends = [*recorder.ends, recorder.ends[0]][:2]
-    src, dst = reversed(ends) if recorder.is_swapped() else ends
-    recording = recorder.tape.recording({**constants, "src": src, "dst": dst})
-    return Traced(program, shape, weights, constants, src, dst, recording, output, joined)
+    weights = {name: weight for name, weight in found.weights.items() if name in used}
+    constants = {name: rows for name, rows in found.constants.items() if name in used}
+    of_edges = {"src": found.src, "dst": found.dst}
+    if found.etype is not None:
+        of_edges["etype"] = found.etype
+    return Traced(
+        program,
+        shape,
+        weights,
+        constants,
+        found.src,
+        found.dst,
+        found.etype,
+        len(recorder.sets),
+        recorder.tape.recording({**constants, **of_edges}),
+        output,
+        joined,
+    )
 
 
-def _program(name: str, recorder: ProgramRecorder, results: tuple[str, ...]) -> Program:
-    lets = with_ends_swapped(recorder.lets) if recorder.is_swapped() else recorder.lets
-    lets = needed(with_softmaxes(lets), results)
+def _program(name: str, found: RolledUp, results: tuple[str, ...]) -> Program:
+    lets = needed(found.lets, results)
     used = {name for let in lets for name in operands(let.op)}
-    made = tuple(result for result in results if recorder.op_of(result) is not None)
-    if not made:
+    params = tuple(param for param in found.params if param.name in used)
+    made = {let.name for let in lets}
+    made_results = tuple(dict.fromkeys(result for result in results if result in made))
+    if not made_results:
         raise NotTraceable("none of its results is made in a program")
-    types = recorder.types
-    roles = {
-        "feature": recorder.features,
-        "constant": [*recorder.constants],
-        "weight": [*recorder.weights],
-    }
-    params = (Param(n, types[n], role) for role, names in roles.items() for n in names if n in used)
-    program = Program(name, tuple(params), tuple(lets), made)
+    program = Program(name, params, tuple(lets), made_results)
     try:
         verify(program)
     except ProgramError as error:

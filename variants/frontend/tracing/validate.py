@@ -20,6 +20,7 @@ from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.interpret import interpret_results
+from hetune.variants.program.nodes import Space
 
 _GRAPHS = 3
 _TOLERANCE = 1e-9
@@ -68,12 +69,13 @@ def parameters_of(module: nn.Module) -> dict[str, Tensor]:
 
 
 def weights_of(traced: Traced, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A tensor [1, *row shape] for each weight of the program, in the dtype of the parameters."""
+    """A tensor [types, *row shape] for each of the program's weights, in the parameters' dtype."""
     known: dict[str, Any] = {}
-    return {
-        name: evaluate(expression, parameters, known)[None]
-        for name, expression in traced.weights.items()
+    found = {
+        name: evaluate(expression, parameters, known) for name, expression in traced.weights.items()
     }
+    types = traced.program.types
+    return {n: w[None] if types[n].space is Space.SHARED else w for n, w in found.items()}
 
 
 def _num_nodes(module: nn.Module, i: int) -> int:
@@ -107,12 +109,13 @@ def interpreted(traced: Traced, module: nn.Module, arguments: CallArguments) -> 
         module: Its layer, in float64.
         arguments: Of the call, floats in float64.
     """
+    etype = torch.zeros_like(traced.src) if traced.etype is None else traced.etype
     graph = HeteroGraph(
         traced.src,
         traced.dst,
-        torch.zeros_like(traced.src),
+        etype,
         num_nodes=arguments.num_nodes,
-        num_etypes=1,
+        num_etypes=traced.num_etypes,
     )
     parameters = parameters_of(module)
     values = {name: arguments.values[name] for name in arguments.features}
