@@ -65,9 +65,10 @@ def compile(
             cannot tell (3 at most, 4 calls each), and keep the fastest.
         dynamic: Whether every call brings a new graph, as with mini-batches: the variant is chosen
             once for graphs of a size, between two powers of two of nodes and of edges.
-        cuda_graph: Whether a GPU's kernels are recorded as a CUDA graph on the third call in a row
-            that runs the same variant on the same graph, and replayed from then on. Its memory is
-            kept with the graph. If None, that is chosen along with the variant.
+        cuda_graph: Whether a GPU's kernels are recorded as a CUDA graph on the third call that runs
+            the same variant on the same graph, with features and result where they lay before, and
+            replayed from then on. Its memory is kept with the graph. If None, that is chosen along
+            with the variant.
         vocabulary: Names of the edge types, and optionally of the node types, that the layer's
             weights are for, in their order: what `Vocabulary.of` takes, or a graph to follow. A
             `HeteroGraph` that has other names is refused then; one with the same names in another

@@ -351,7 +351,7 @@ class Selector:
         prepare = _finite(model.prepare_seconds(table.preparation(domain)))
         replays = None
         if isinstance(self.machine, GpuModel):
-            replays = replay_seconds(table, domain, batch.columns, launches, self.machine)
+            replays = replay_seconds(table, batch.columns, launches, self.machine)
             replays = _finite(replays + model.run_seconds)
         return CostEstimates(seconds, launches, prepare, LEARNED, replays, table.default, model.tie)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
 
 from hetune.profiling.calibrate.probes import AGGREGATION, ROW_BYTES, Probe, bound, random_graph
 from hetune.variants.backends.triton.backend import TritonBackend
@@ -101,14 +100,14 @@ def replayed(device: torch.device, recorder: Recorder) -> Probe:
     """
     run = _little(device)
 
-    def runs() -> tuple[Tensor, ...]:
+    def runs() -> None:
         for _ in range(_STARTS):
             run()
-        return ()
 
     with recorder.on(device):
-        again, _ = recorder.record(runs)
-    return _probe(again, float(_STARTS))
+        run()  # which compiles it
+        graph = recorder.record(runs, None)
+    return _probe(graph.replay, float(_STARTS))
 
 
 def _little(device: torch.device) -> Callable[[], object]:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import hetune
+from hetune.variants.errors import GraphError
 from hetune.variants.frontend.dgl.on_edges import edges_of
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
@@ -23,6 +24,7 @@ NODES, EDGES, WIDTH = 50, 300, 6
 RANDOM = torch.Generator().manual_seed(0)
 X, X0 = (torch.randn(NODES, WIDTH, generator=RANDOM) for _ in range(2))
 WEIGHT = torch.rand(EDGES, generator=RANDOM) + 0.1
+TYPES = torch.randint(5, (EDGES,), generator=RANDOM)
 ROWS = torch.randn(EDGES, WIDTH, generator=RANDOM)
 
 
@@ -83,12 +85,21 @@ LAYERS = {
     "CFConv": [(lambda: conv.CFConv(WIDTH, WIDTH, 8, 4), (ROWS,))],
     "GMMConv": [(lambda: conv.GMMConv(WIDTH, 4, WIDTH, 2, "mean"), (ROWS,))],
     "EdgeGATConv": [(lambda: conv.EdgeGATConv(WIDTH, WIDTH, 4, 2), (ROWS,))],
+    "GatedGraphConv": [(lambda: conv.GatedGraphConv(WIDTH, 8, 2, 1), ())],
+    "RelGraphConv": [
+        (lambda: conv.RelGraphConv(WIDTH, 4, 5), (TYPES,)),
+        (
+            lambda: conv.RelGraphConv(WIDTH, 4, 5, "basis", 2, self_loop=False, layer_norm=True),
+            (TYPES, WEIGHT[:, None]),
+        ),
+    ],
 }
 
 
 def error(found, layer, g, *arguments):
     """Largest difference to what DGL gives in float64, relative to the largest element."""
-    exact = [value if value is None else value.double() for value in arguments]
+    is_exact = [value is None or not value.is_floating_point() for value in arguments]
+    exact = [v if same else v.double() for v, same in zip(arguments, is_exact, strict=True)]
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)  # some layers make ones of their own
     expected = copy.deepcopy(layer).double()(g, *exact)
@@ -147,6 +158,17 @@ class Own(nn.Module):
             g.ndata["k"], g.ndata["v"] = self.key(x), self.value(x)
             g.update_all(self.message, self.reduce)
             return g.ndata["h"]
+
+
+@torch.no_grad()
+def test_new_types_make_another_graph():
+    layer, g = conv.RelGraphConv(WIDTH, 4, 5).eval(), graph()
+    compiled = compile_layer(layer)
+    for types in (TYPES, TYPES.flip(0), TYPES.clamp(max=3)):
+        for _ in range(2):
+            assert error(compiled(g, X, types), layer, g, X, types) < 1e-5
+    with pytest.raises(GraphError, match="5 edge types"):
+        compiled(g, X, TYPES + 3)
 
 
 @torch.no_grad()

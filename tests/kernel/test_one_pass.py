@@ -1,5 +1,7 @@
 """Softmaxes that take in the sums of nodes and pairs that they weight."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tests.backends.cpp.test_one_pass import ATTENTION
@@ -9,6 +11,8 @@ from hetune.variants.frontend.layers import hgt_program, rgat_program
 from hetune.variants.kernel.nodes import EdgeSoftmax, Traversal
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.passes.one_pass import one_pass
+from hetune.variants.kernel.passes.softmax_forms import expanded, if_moderate
+from hetune.variants.kernel.passes.work import work
 from hetune.variants.kernel.text import show
 from hetune.variants.kernel.verify import verify
 from hetune.variants.plan.choices import LoweringForm
@@ -96,6 +100,33 @@ def test_scores_of_many_edges_fit_into_a_vector(heads, fits):
     launch = parse(text.replace("  buffer g:", f"  buffer b: edge[{heads}]\n  buffer g:"))
     verify(launch)
     assert (len(one_pass(launch).kernels) == 1) is fits
+
+
+def test_what_is_counted_of_one_pass_reads_each_row_once():
+    launch = parse(SEPARATE)
+
+    def counted(launch):
+        total = work(
+            expanded(launch, if_moderate), lambda rows: 100 if rows.space is Space.EDGE else 10
+        )
+        return total.gathers, total.special, total.scratch_bytes
+
+    three_passes_over_scores = 4 * 100 * 6
+    assert counted(launch) == (200, 100 + 10, three_passes_over_scores)
+    assert counted(one_pass(launch)) == (100, 100, 0)
+
+
+def test_what_is_counted_of_scores_that_are_numbers_computes_the_same():
+    graph, program = GRAPHS["either side"](), rgat_program(16, 16)
+    values = random_parameters(program, graph)
+    plans = {choices.id: plan for choices, plan in plans_of(program, "cpu").items()}
+    for name in ("dst+weights-first+one-pass", "hybrid+weights-first+one-pass"):
+        plan = plans[name]
+        launches = tuple(expanded(launch, if_moderate) for launch in plan.launches)
+        assert launches != plan.launches
+        expected = run_plan(plan, values, graph)
+        counted = run_plan(replace(plan, launches=launches), values, graph)
+        torch.testing.assert_close(counted, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)

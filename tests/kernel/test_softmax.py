@@ -12,6 +12,7 @@ from hetune.variants.kernel.passes.fuse_softmax import fuse_softmax
 from hetune.variants.kernel.passes.softmax_forms import (
     Form,
     expanded,
+    if_moderate,
     running_maximum,
     three_passes,
 )
@@ -216,7 +217,7 @@ def test_what_becomes_of_a_softmax(name):
 def test_it_computes_the_same(name, graph, scale):
     before = launch_of(REWRITES[name][0])
     after = fuse_softmax(before)
-    for launch in (before, after, expanded(before, three_passes)):
+    for launch in (before, after, expanded(before, three_passes), expanded(before, if_moderate)):
         verify(launch)
     check_same(before, after, GRAPHS[graph](), scale)
     check_same(before, expanded(before, three_passes), GRAPHS[graph](), scale)

@@ -68,7 +68,7 @@ def plan_of(*rows: Rows) -> Plan:
     """Products of the same size over these rows."""
     products = (Gemm("y", Direct("x"), "w", each, 1, 4, 4) for each in rows)
     launches = tuple(Launch((product,), ()) for product in products)
-    return Plan(Program("p", (), (), ("y",)), (), (), launches, launches, (), ("y",))
+    return Plan(Program("p", (), (), ("y",)), (), (), launches, (), ("y",))
 
 
 def test_plans_that_cost_the_same_are_both_kept():

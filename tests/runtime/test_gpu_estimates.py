@@ -13,6 +13,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.kernel.device import DEVICES
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Schedule
+from hetune.variants.plan import lower as lowering
 from hetune.variants.plan.sides import default_variant
 from hetune.variants.plan.variants import DEFAULT_SCHEDULES, device_of, variants_of
 from hetune.variants.runtime import devices
@@ -209,15 +210,28 @@ def with_launches(name, plan, device):
     return dataclasses.replace(found, schedules=(GpuSchedule(),) * len(found.plan.launches))
 
 
-def launches_of(name, plan, graph, device):
+@pytest.fixture
+def unfused(monkeypatch):
+    """What `with_launches` finds for CPUs, of kernels that stand alone."""
+
+    def found(name, plan):
+        variant = with_launches(name, plan, "cpu")
+        with monkeypatch.context() as patch:
+            patch.setattr(lowering, "fused", lambda launch, *_: launch)
+            return dataclasses.replace(variant, plan=lowering.lower(variant.plan.program))
+
+    return found
+
+
+def columns_of(variant, graph):
     """Its columns, by name: sums over launches."""
-    table = CandidateTable.of((with_launches(name, plan, device),))
-    return dict(zip(column_names("cuda"), table.columns(Domain(graph)).sum(axis=0), strict=True))
+    columns = CandidateTable.of((variant,)).columns(Domain(graph)).sum(axis=0)
+    return dict(zip(column_names("cuda"), columns, strict=True))
 
 
 def test_softmaxes_in_one_pass_are_counted_as_they_run(graph):
-    once = launches_of("rgat", "src+weights-first", graph, "cuda")
-    apart = launches_of("rgat", "src+weights-first", graph, "cpu")
+    once = columns_of(with_launches("rgat", "src+weights-first", "cuda"), graph)
+    apart = columns_of(with_launches("rgat", "src+weights-first", "cpu"), graph)
     assert apart["edge_visits"] - once["edge_visits"] == 2 * graph.num_edges
     assert apart["scratch_bytes"] > once["scratch_bytes"]
     # What nodes need to know, then shares, then sums.
@@ -225,10 +239,11 @@ def test_softmaxes_in_one_pass_are_counted_as_they_run(graph):
     assert apart["starts"] == once["starts"] + 2
 
 
-def test_elementwise_walks_are_counted_with_their_products(graph):
+def test_elementwise_walks_are_counted_with_their_products(graph, unfused):
     """HGT's last product: the activation before it, and the skip connection behind."""
-    fused = launches_of("hgt", "src+scores-src+folded", graph, "cuda")
-    apart = launches_of("hgt", "src+scores-src+folded", graph, "cpu")
+    plan = "src+scores-src+folded"
+    fused = columns_of(with_launches("hgt", plan, "cuda"), graph)
+    apart = columns_of(unfused("hgt", plan), graph)
     assert fused["starts"] == apart["starts"] - 4
     assert fused["kernels"] == apart["kernels"] - 4  # the softmax's shares and sum are part of it
     assert fused["walks"] < apart["walks"]
@@ -242,27 +257,24 @@ def test_walks_have_programs_for_parts(graph):
     assert found["walks"] == np.ceil(graph.num_nodes / 16) + np.ceil(graph.num_edges / (16 * 64))
 
 
-def test_peaks_count_what_schedules_need(graph):
+def test_peaks_count_what_schedules_need(graph, unfused):
     def bytes_of(found):
         return layout_of(found.plan, found.schedules, Domain(graph)).scratch_bytes
 
     def scratch(name, plan, **options):
         return bytes_of(with_schedules(name, plan, **options))
 
-    def apart(name, plan_id, *, rows=False):
-        found = with_launches(name, plan_id, "cpu")
-        if rows:
-            plan = dataclasses.replace(found.plan, launches=found.plan.counted)
-            found = dataclasses.replace(found, plan=plan)
-        return bytes_of(found)
-
     # In one pass no scores are in memory, nor what a node's shares are found with.
     scores, plan = 4 * graph.num_edges + 2 * 4 * graph.num_nodes, "src+scores-src+folded"
-    assert apart("rgat", "src+weights-first") == scratch("rgat", "src+weights-first") + scores
+    assert (
+        bytes_of(with_launches("rgat", "src+weights-first", "cpu"))
+        == scratch("rgat", "src+weights-first") + scores
+    )
     # Neither activated rows nor the last product's.
-    assert apart("hgt", plan) == scratch("hgt", plan) + scores
+    plan = "src+scores-src+folded"
+    assert bytes_of(with_launches("hgt", plan, "cpu")) == scratch("hgt", plan) + scores
     rows = 8 * 8 * graph.num_nodes
-    assert apart("hgt", plan, rows=True) == scratch("hgt", plan) + scores + rows
+    assert bytes_of(unfused("hgt", plan)) == scratch("hgt", plan) + scores + rows
     # 32 floats for each part of nodes with several.
     assert scratch("rgcn", "src") == 0
     pieces = -(-Domain(graph).index("").in_degree // 8)

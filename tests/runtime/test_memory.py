@@ -75,9 +75,7 @@ def plans(draw: st.DrawFn) -> Plan:
     launches = tuple(Launch((), tuple(step)) for step in steps)
     temporaries = tuple(b for b in buffers if b.name in used)
     program = Program("p", (), (), ("b0",))
-    return Plan(
-        program, (), (), launches, launches, temporaries, ("b0",), (BufferView("view", "b0"),)
-    )
+    return Plan(program, (), (), launches, temporaries, ("b0",), (BufferView("view", "b0"),))
 
 
 @given(plan=plans(), nodes=st.sampled_from((0, 1, 3, 100)))
@@ -95,7 +93,7 @@ def test_plans_of_layers(name):
 def test_memory_is_used_again():
     big = [Buffer(f"b{i}", Type(Space.NODE, (16,))) for i in range(4)]
     launches = tuple(Launch((), (a, b)) for a, b in pairwise(big))
-    plan = Plan(Program("p", (), (), ("b3",)), (), (), launches, launches, tuple(big), ("b3",))
+    plan = Plan(Program("p", (), (), ("b3",)), (), (), launches, tuple(big), ("b3",))
     layout = lay_out(plan, lambda kind: 100)
     assert layout.arena_bytes == 2 * 100 * 16 * 4  # b0 and b2 share; b3 is the result
     assert layout.peak_bytes == 3 * 100 * 16 * 4

@@ -1,4 +1,4 @@
-"""Recorded runs, by a recorder that a test makes up: what is copied, when, and in which order."""
+"""Recorded runs, by a recorder that a test makes up: which, when, and with whose memory."""
 
 from __future__ import annotations
 
@@ -25,12 +25,15 @@ from hetune.variants.testing.layers import LAYERS, randomized
 
 @dataclass
 class FakeRecorder:
-    """A replay runs the call again, and writes the tensor that the first run gave."""
+    """A replay runs the call again. On the CPU nothing works on when a call has returned."""
 
     refused: str = ""
     error: Exception | None = None
     recorded: bool = False
+    handle: int = 0
     said: list[str] = field(default_factory=list)
+    pools: list[object] = field(default_factory=list)
+    """The pool of each recording, as it was asked for."""
 
     def refusal(self, device: torch.device) -> str:
         return self.refused
@@ -41,35 +44,23 @@ class FakeRecorder:
     def is_recorded(self) -> bool:
         return self.recorded
 
-    def event(self) -> Event:
-        return Event(self.said)
+    def stream(self) -> SimpleNamespace:
+        return SimpleNamespace(
+            cuda_stream=self.handle, synchronize=lambda: self.said.append("synchronize")
+        )
 
-    def record(self, run):
+    def record(self, run, pool):
         self.said.append("record")
         if self.error:
             raise self.error
-        results = tuple(rows.clone() for rows in run())
+        self.pools.append(pool)
+        own = object() if pool is None else pool
 
-        def again() -> None:
+        def replay() -> None:
             self.said.append("replay")
-            for kept, rows in zip(results, run(), strict=True):
-                kept.copy_(rows)
+            run()
 
-        return again, results
-
-
-@dataclass
-class Event:
-    said: list[str]
-
-    def record(self) -> None:
-        self.said.append("mark")
-
-    def wait(self) -> None:
-        self.said.append("wait")
-
-    def synchronize(self) -> None:
-        self.said.append("synchronize")
+        return SimpleNamespace(replay=replay, pool=lambda: own)
 
 
 @dataclass(frozen=True)
@@ -109,123 +100,191 @@ pytestmark = pytest.mark.usefixtures("no_grad")
 VARIANT = "dst/b256"
 
 
-def test_the_third_run_in_a_row_is_recorded_and_replayed(made, graph, x):
-    layer, recorder, plain = made()
-    for turn in range(5):
-        found = layer(x * turn, graph, variant=VARIANT)
-        assert torch.equal(found, plain(x * turn, graph, variant=VARIANT))
-    assert recorder.said.count("record") == 1
-    assert recorder.said.count("replay") == 3
-    assert recorder.said[:5] == ["record", "mark", "wait", "replay", "mark"]
+class Loop:
+    """Runs of a layer on the same few features and results, whose values differ each time.
+
+    Args:
+        layer: What runs.
+        plain: The same layer, that records nothing.
+        graph: What on.
+        x: Features.
+        places: How many pairs of features and results take turns.
+    """
+
+    def __init__(self, layer, plain, graph, x, places: int = 1) -> None:
+        self.layer, self.plain, self.graph, self.x = layer, plain, graph, x
+        self.places = [(x.clone(), torch.empty_like(x)) for _ in range(places)]
+        self.runs = 0
+
+    def run(self, times: int, variant: str = VARIANT, **options) -> None:
+        """So many runs, each of which is right."""
+        for _ in range(times):
+            x, out = self.places[self.runs % len(self.places)]
+            self.runs += 1
+            x.copy_(self.x * self.runs)
+            found = self.layer(x, self.graph, variant=variant, out=out, **options)
+            assert found.data_ptr() == out.data_ptr()
+            assert torch.equal(out, self.plain(x, self.graph, variant=variant))
 
 
-def test_results_are_the_caller_s(made, graph, x):
-    layer, _, plain = made()
-    results = [layer(x * turn, graph, variant=VARIANT) for turn in range(5)]
-    for turn, result in enumerate(results):
-        assert torch.equal(result, plain(x * turn, graph, variant=VARIANT))
-    out = torch.empty_like(results[0])
-    assert layer(x, graph, variant=VARIANT, out=out).data_ptr() == out.data_ptr()
-    assert torch.equal(out, results[1])
+@pytest.fixture
+def looped(made, graph, x):
+    """A `Loop`, and its recorder."""
+
+    def make(places: int = 1, **options):
+        layer, recorder, plain = made(**options)
+        return Loop(layer, plain, graph, x, places), recorder
+
+    return make
+
+
+def test_the_third_run_at_the_same_addresses_is_recorded_and_replayed(looped):
+    loop, recorder = looped()
+    loop.run(5)
+    assert recorder.said == ["record", *["replay"] * 3]
+
+
+def test_other_addresses_are_run_as_they_come(looped, x):
+    """Features or results: what is replayed would read or write elsewhere."""
+    loop, recorder = looped()
+    loop.run(3)
+    said = list(recorder.said)
+    (given, out), loop.places = loop.places[0], []
+    kept = [(given, out)]
+    for _ in range(3):
+        kept += [(given, torch.empty_like(x)), (x.clone(), out)]
+        for loop.places in ([kept[-2]], [kept[-1]]):
+            loop.run(1)
+    assert recorder.said == said
+    loop.places = [(given, out)]
+    loop.run(1)
+    assert recorder.said == [*said, "replay"]
+
+
+def test_few_recordings_are_kept_and_share_their_memory(looped):
+    """None in use makes room for another: all would be recorded again and again."""
+    loop, recorder = looped(places=6)
+    loop.run(6 * 5)
+    assert recorder.said.count("record") == module._KEPT
+    assert recorder.pools[0] is None
+    assert len(set(map(id, recorder.pools[1:]))) == 1
+    assert "synchronize" not in recorder.said
+    # The first one is not replayed any more; somebody else may have its room after a while.
+    loop.places = loop.places[1:]
+    loop.run(2 * module._IDLE)
+    assert recorder.said.count("record") == module._KEPT + 1
+    # What is dropped waits for the stream that may still use its memory.
+    assert recorder.said.count("synchronize") == 1
+
+
+def test_each_stream_has_recordings_and_memory_of_its_own(looped):
+    loop, recorder = looped()
+    for _ in range(3):
+        for recorder.handle in (0, 7):
+            loop.run(1)
+    assert recorder.said == ["record", "replay", "record", "replay"]
+    assert recorder.pools == [None, None]
+
+
+def test_the_last_recording_of_a_stream_takes_its_memory_along(looped, monkeypatch):
+    monkeypatch.setattr(module, "_KEPT", 1)
+    monkeypatch.setattr(module, "_IDLE", 0)
+    loop, recorder = looped(places=2)
+    loop.run(6)
+    assert recorder.pools == [None, None]
+
+
+def test_what_does_not_fit_is_refused(looped, graph, x):
+    loop, _ = looped()
+    loop.run(3)
+    out = loop.places[0][1]
     with pytest.raises(InputError, match="out must be"):
-        layer(x, graph, variant=VARIANT, out=out.double())
+        loop.layer(x, graph, variant=VARIANT, out=out.double())
     with pytest.raises(InputError, match="float32"):
-        layer(x.double(), graph, variant=VARIANT)
+        loop.layer(x.double(), graph, variant=VARIANT)
 
 
-def test_new_parameters_and_other_variants_are_recorded_anew(made, graph, x):
-    layer, recorder, plain = made()
-    for _ in range(3):
-        layer(x, graph, variant=VARIANT)
-    layer.module.weight.mul_(2)
-    for _ in range(3):
-        found = layer(x, graph, variant=VARIANT)
-        assert torch.equal(found, plain(x, graph, variant=VARIANT))
+def test_new_parameters_and_other_variants_are_recorded_anew(looped):
+    loop, recorder = looped()
+    loop.run(3)
+    loop.layer.module.weight.mul_(2)
+    loop.run(3)
     assert recorder.said.count("record") == 2
-    # What is dropped waits for the streams that still use its memory.
     assert recorder.said.count("synchronize") == 1
     for _ in range(3):
         for variant in ("src/b256", VARIANT):
-            layer(x, graph, variant=variant)
+            loop.run(1, variant)
     assert recorder.said.count("record") == 2
 
 
-def test_another_graph_has_its_own(made, graph, x):
-    layer, recorder, plain = made()
+def test_another_graph_has_its_own(looped, graph):
+    loop, recorder = looped()
     other = hetune.HeteroGraph(graph.dst, graph.src, graph.etype, graph.ntype)
     for _ in range(4):
-        for at in (graph, other):
-            found = layer(x, at, variant=VARIANT)
-            assert torch.equal(found, plain(x, at, variant=VARIANT))
+        for loop.graph in (graph, other):
+            loop.run(1)
     assert recorder.said.count("record") == 2
 
 
-def test_recorded_in_inference_mode_and_replayed_outside(made, graph, x):
-    layer, recorder, plain = made()
+def test_recorded_in_inference_mode_and_replayed_outside(looped):
+    loop, recorder = looped()
     with torch.inference_mode():
-        for _ in range(3):
-            layer(x, graph, variant=VARIANT)
-    assert torch.equal(layer(x * 2, graph, variant=VARIANT), plain(x * 2, graph, variant=VARIANT))
+        loop.run(3)
+    loop.run(1)
     assert recorder.said.count("replay") == 2
 
 
-def test_threads_take_turns(made, graph, x):
-    layer, _, plain = made()
-    for _ in range(3):
-        layer(x, graph, variant=VARIANT)
-    wrong: list[int] = []
+def test_threads_may_run_at_the_same_time(made, graph, x):
+    layer, recorder, plain = made()
+    loops = [Loop(layer, plain, graph, x * factor) for factor in range(4)]
+    right: list[int] = []
 
     def work(factor: int) -> None:
         with torch.no_grad():
-            for _ in range(10):
-                found = layer(x * factor, graph, variant=VARIANT)
-                if not torch.equal(found, expected[factor]):
-                    wrong.append(factor)
+            loops[factor].run(10)
+        right.append(factor)
 
-    expected = [plain(x * factor, graph, variant=VARIANT) for factor in range(4)]
     threads = [threading.Thread(target=work, args=(factor,)) for factor in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert wrong == []
+    assert sorted(right) == [0, 1, 2, 3]
+    assert 0 < recorder.said.count("record") <= 4
 
 
-def test_what_others_record_goes_into_their_recording(made, graph, x):
-    layer, recorder, plain = made()
-    for _ in range(2):
-        layer(x, graph, variant=VARIANT)
+def test_what_others_record_goes_into_their_recording(looped):
+    loop, recorder = looped()
+    loop.run(2)
     recorder.recorded = True
-    for _ in range(3):
-        found = layer(x, graph, variant=VARIANT)
-    assert torch.equal(found, plain(x, graph, variant=VARIANT))
+    loop.run(3)
     assert recorder.said == []
     recorder.recorded = False
-    layer(x, graph, variant=VARIANT)
+    loop.run(1)
     recorder.recorded = True
-    layer(x, graph, variant=VARIANT)
-    assert recorder.said == ["record", "mark", "wait", "replay", "mark"]
+    loop.run(1)
+    assert recorder.said == ["record", "replay"]
 
 
-def test_recordings_keep_to_the_limit_of_a_call(made, graph, x):
-    copies = 2 * x.nbytes
-    layer, recorder, _ = made()
-    peak = peak_bytes(layer, x, graph, VARIANT)
-    with pytest.raises(MemoryLimitError, match=f"needs {peak + copies} bytes"):
-        layer(x, graph, variant=VARIANT, memory_limit=peak + copies - 1)
-    for _ in range(3):
-        layer(x, graph, variant=VARIANT, memory_limit=peak + copies)
+def test_recordings_keep_to_the_limit_of_a_call(looped, graph, x):
+    """Theirs is the memory of a run, beside that of runs elsewhere."""
+    loop, recorder = looped()
+    peak = peak_bytes(loop.layer, x, graph, VARIANT)
+    needed = 2 * peak - x.nbytes
+    with pytest.raises(MemoryLimitError, match=f"needs {needed} bytes"):
+        loop.layer(x, graph, variant=VARIANT, memory_limit=needed - 1)
+    loop.run(3, memory_limit=needed)
     assert recorder.said.count("record") == 1
 
 
 def test_left_to_hetune_recordings_over_the_limit_of_a_call_are_not_made(made, graph, x):
     layer, recorder, _ = made(wanted=None)
-    variant = "vanilla/t64-p2048"
+    variant, out = "vanilla/t64-p2048", torch.empty_like(x)
     peak = peak_bytes(layer, x, graph, variant)
     for _ in range(4):
-        layer(x, graph, variant=variant, memory_limit=peak)
+        layer(x, graph, variant=variant, memory_limit=peak, out=out)
     assert recorder.said == []
-    layer(x, graph, variant=variant, memory_limit=peak + 2 * x.nbytes)
+    layer(x, graph, variant=variant, memory_limit=2 * peak - x.nbytes, out=out)
     assert recorder.said.count("record") == 1
 
 
@@ -244,8 +303,9 @@ def test_by_default_nothing_is_recorded(made, graph, x):
 @pytest.mark.parametrize("variant", ["vanilla/t64-p2048", None])
 def test_left_to_hetune_what_pays_is_recorded(variant, replay, recorded, made, graph, x):
     layer, recorder, _ = made(wanted=None, replay_seconds=replay)
+    out = torch.empty_like(x)
     for _ in range(5):
-        layer(x, graph, variant=variant)
+        layer(x, graph, variant=variant, out=out)
     assert recorder.said.count("record") == recorded
 
 
@@ -257,13 +317,14 @@ def test_where_it_is_impossible(made, graph, x, caplog):
     torch.testing.assert_close(layer(x, graph), plain(x, graph))
     error = RuntimeError("operation not permitted when stream is capturing")
     layer, _, _ = made(error=error)
-    layer(x, graph, variant=VARIANT)
-    layer(x, graph, variant=VARIANT)
+    out = torch.empty_like(x)
+    layer(x, graph, variant=VARIANT, out=out)
+    layer(x, graph, variant=VARIANT, out=out)
     with pytest.raises(CompileError, match=r"not permitted .*: pass cuda_graph=False"):
-        layer(x, graph, variant=VARIANT)
+        layer(x, graph, variant=VARIANT, out=out)
     layer, recorder, plain = made(wanted=None, error=error)
     for _ in range(5):
-        torch.testing.assert_close(layer(x, graph), plain(x, graph))
+        torch.testing.assert_close(layer(x, graph, out=out), plain(x, graph))
     assert recorder.said == ["record"]
     assert "kernel by kernel" in caplog.text
 
@@ -316,8 +377,10 @@ class Cuda:
         )
 
     @contextmanager
-    def graph(self, graph: object, stream: Stream, capture_error_mode: str) -> Iterator[None]:
-        self.said.append(f"record {stream.name}, {capture_error_mode}")
+    def graph(
+        self, graph: object, pool: object, stream: Stream, capture_error_mode: str
+    ) -> Iterator[None]:
+        self.said.append(f"record {stream.name} in {pool}, {capture_error_mode}")
         before = self.current_stream()
         self.set_stream(stream)
         if self.fails == "begin":
@@ -333,9 +396,6 @@ class Stream:
     cuda: Cuda
     name: str
 
-    def wait_stream(self, other: Stream) -> None:
-        self.cuda.said.append(f"{self.name} waits for {other.name}")
-
 
 @pytest.fixture
 def cuda(monkeypatch) -> Cuda:
@@ -345,41 +405,33 @@ def cuda(monkeypatch) -> Cuda:
     return found
 
 
-def test_a_run_warms_up_on_another_stream_before_it_is_recorded_there(cuda):
-    def run() -> torch.Tensor:
+def test_a_run_is_recorded_on_another_stream(cuda):
+    def run() -> None:
         cuda.said.append(f"run on {cuda.current_stream().name}")
-        return torch.zeros(1)
 
-    again, _ = CudaRecorder().record(run)
-    again()
+    CudaRecorder().record(run, "a pool").replay()
     assert cuda.said == [
-        "side 0 waits for caller's",
-        "run on side 0",
-        "caller's waits for side 0",
-        "record side 0, thread_local",
+        "record side 0 in a pool, thread_local",
         "run on side 0",
         "replay on caller's",
     ]
+    assert CudaRecorder().stream().name == "caller's"
 
 
 def test_each_device_records_on_a_stream_of_its_own(cuda):
     used = []
 
-    def run() -> torch.Tensor:
-        used.append(cuda.current_stream())
-        return torch.zeros(1)
-
     for cuda.device in (0, 1, 0):
-        CudaRecorder().record(run)
-    assert [stream.name for stream in used[1::2]] == ["side 0", "side 1", "side 0"]
-    assert used[1] is used[5]
+        CudaRecorder().record(lambda: used.append(cuda.current_stream()), None)
+    assert [stream.name for stream in used] == ["side 0", "side 1", "side 0"]
+    assert used[0] is used[2]
 
 
 @pytest.mark.parametrize("fails", ["begin", "end"])
 def test_the_caller_s_stream_stays_the_current_one_where_recording_fails(fails, cuda):
     cuda.fails = fails
     with pytest.raises(RuntimeError, match=r"recording|capture"):
-        CudaRecorder().record(lambda: torch.zeros(1))
+        CudaRecorder().record(lambda: None, None)
     assert cuda.current_stream().name == "caller's"
 
 
@@ -391,29 +443,28 @@ def test_nothing_is_collected_while_it_is_recorded(collects, fails, cuda):
     gc.enable() if collects else gc.disable()
     try:
         with suppress(RuntimeError):
-            CudaRecorder().record(lambda: seen.append(gc.isenabled()))
+            CudaRecorder().record(lambda: seen.append(gc.isenabled()), None)
         assert gc.isenabled() == collects
     finally:
         gc.enable()
-    assert seen == ([collects] if fails == "begin" else [collects, False])
+    assert seen == ([] if fails == "begin" else [False])
 
 
 def test_one_thread_at_a_time_records(cuda):
     running, most = [], []
 
-    def run() -> torch.Tensor:
+    def run() -> None:
         running.append(1)
         time.sleep(0.01)
         most.append(len(running))
         running.pop()
-        return torch.zeros(1)
 
-    threads = [threading.Thread(target=CudaRecorder().record, args=(run,)) for _ in range(4)]
+    threads = [threading.Thread(target=CudaRecorder().record, args=(run, None)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert most == [1] * 8
+    assert most == [1] * 4
 
 
 def test_recordings_of_others_are_seen(cuda):

@@ -11,7 +11,7 @@ from hetune.variants.graph.cuts import block_count
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.blocks import is_node_blocked
 from hetune.variants.kernel.nodes import Gemm
-from hetune.variants.kernel.passes.softmax_forms import expanded, three_passes
+from hetune.variants.kernel.passes.softmax_forms import expanded, if_moderate
 from hetune.variants.kernel.passes.work import work
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.nodes import Space
@@ -41,7 +41,7 @@ def column(found: np.ndarray, name: str) -> np.ndarray:
 def test_a_row_is_a_launch_with_its_schedule(table):
     assert len(set(table.launches)) == len(table.launches)
     for variant, rows in zip(table.variants, table.rows_of, strict=True):
-        counted = (expanded(launch, three_passes) for launch in variant.plan.counted)
+        counted = (expanded(launch, if_moderate) for launch in variant.plan.launches)
         pairs = tuple(zip(counted, variant.schedules, strict=True))
         assert tuple(table.launches[row] for row in rows) == pairs
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -30,6 +31,7 @@ from hetune.variants.frontend.tracing.validate import parameters_of, validated, 
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.program.limitation import limitation
+from hetune.variants.program.nodes import Space
 
 _GIVEN = GraphSlot[None, "WeakKeyDictionary[_Reader, Mapping[str, Tensor] | str]"]()
 """What tracing on a graph gave, by reader: constants, or why the graph is left to the module."""
@@ -70,7 +72,7 @@ def adapt_call(
     arguments = _arguments(module, args, kwargs)
     if isinstance(arguments, Unsupported):
         return arguments
-    if is_uninitialized(own):
+    if is_uninitialized(own) or (not own.training and _sets_more(own)):
         with torch.no_grad():
             own(*args, **kwargs)
     if (refusals := _REFUSALS.get(own)) is None:
@@ -82,6 +84,13 @@ def adapt_call(
     if isinstance(found, Unsupported):
         refusals.add(kind, found)
     return found
+
+
+def _sets_more(module: nn.Module) -> bool:
+    """Whether a forward sets attributes that its module has only after a first call."""
+    code = getattr(type(module).forward, "__code__", None)
+    steps = () if code is None else dis.get_instructions(code)
+    return any(i.opname == "STORE_ATTR" and not hasattr(module, i.argval) for i in steps)
 
 
 class _Refusals:
@@ -323,25 +332,27 @@ def _graph_of(edge_index: Tensor, given: Traced, num_nodes: int, reader: _Reader
 
     One with this reader's constants is another call's, whose constants may be others.
     """
-    src, dst = given.src, given.dst
-    etype = torch.zeros_like(src) if given.etype is None else given.etype
-    key = id(edge_index), num_nodes, len(src)
+    key = id(edge_index), num_nodes, len(given.src)
     with _SHARING:
         graph = _GRAPHS.get(key)
-        if (
-            graph is None
-            or reader in _given(graph)
-            or not (_is_equal(graph.src, src) and _is_equal(graph.dst, dst))
-            or graph.num_etypes != given.num_etypes
-            or not _is_equal(graph.etype, etype)
-        ):
-            types = given.num_etypes
-            graph = HeteroGraph(src, dst, etype, num_nodes=num_nodes, num_etypes=types)
-            _GRAPHS[key] = graph
+        if graph is None or reader in _given(graph) or not _is_of(graph, given):
+            graph = _GRAPHS[key] = given.graph(num_nodes)
         others = [known for known in _given(graph).values() if not isinstance(known, str)]
         constants = {name: _known(name, rows, others) for name, rows in given.constants.items()}
         _given(graph)[reader] = constants
     return graph
+
+
+def _is_of(graph: HeteroGraph, given: Traced) -> bool:
+    edges, nodes = (given.kinds.get(space) for space in (Space.EDGE, Space.NODE))
+    counts = given.num_etypes, 1 if nodes is None else nodes.count
+    return (
+        (graph.num_etypes, graph.num_ntypes) == counts
+        and _is_equal(graph.src, given.src)
+        and _is_equal(graph.dst, given.dst)
+        and (edges is None or _is_equal(graph.etype, edges.index))
+        and (nodes is None or _is_equal(graph.ntype, nodes.index))
+    )
 
 
 def _known(name: str, rows: Tensor, others: Iterable[Mapping[str, Tensor]]) -> Tensor:

@@ -126,7 +126,8 @@ class PlanChoices:
         if not side or not self.program.is_hybrid:
             return self
         # At sources products are apart from sums in any form.
-        form = LoweringForm.FUSED if side == "src" else self.form
+        in_one = self.form is LoweringForm.ONE_PASS
+        form = LoweringForm.FUSED if side == "src" and not in_one else self.form
         return replace(self, program=self.program.on(side), form=form)
 
 

@@ -122,10 +122,10 @@ class Lowering:
         launches = form_launches(
             tuple(self._kernels), self._buffers, self._views, separate_products=not self.scatters
         )
-        apart = with_scratch(launches, self._views, self.given | set(results))
+        launches = with_scratch(launches, self._views, self.given | set(results))
         if narrow:
-            apart = narrowed(apart, self._views, self.given, frozenset(results))
-        launches = tuple(fused(launch, device, one_pass) for launch in apart)
+            launches = narrowed(launches, self._views, self.given, frozenset(results))
+        launches = tuple(fused(launch, device, one_pass) for launch in launches)
         buffers = {buffer.name: buffer for launch in launches for buffer in launch.buffers}
         scratch = {buffer.scratch for buffer in buffers.values()}
         used = {self._views.get(name, name) for name in buffers} | set(buffers)
@@ -137,7 +137,6 @@ class Lowering:
             tuple(self._weights),
             tuple(let for let in self._constants if let.name in used | self._constant_inputs(used)),
             launches,
-            apart if device == "cpu" else launches,
             tuple(
                 Buffer(name, kind, element=elements[name])
                 for name, kind in (self._buffers | copies).items()

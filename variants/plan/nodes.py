@@ -26,8 +26,6 @@ class Plan:
             a node type's weight is taken to edge types).
         constants: Values made of counts and given constants alone: computed once per graph.
         launches: What every run executes, in order.
-        counted: For each launch what cost models count of it: on CPUs the launch without what
-            `fused` joins, which the models learn from measured times; else itself.
         temporaries: Buffers that a run writes, the result's among them, but for scratch; features
             of edges are copied to theirs.
         results: Names of the buffers that hold the program's results.
@@ -38,7 +36,6 @@ class Plan:
     weights: tuple[Let, ...]
     constants: tuple[Let, ...]
     launches: tuple[Launch, ...]
-    counted: tuple[Launch, ...]
     temporaries: tuple[Buffer, ...]
     results: tuple[str, ...]
     views: tuple[BufferView, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -111,9 +111,10 @@ def plans_of(
     for alternative in alternatives(program):
         choices, plan = PlanChoices(alternative.choices), lower(alternative.program, device)
         forms = {choices: plan}
-        if _has_fused_sums(plan):
-            form, separate = _separate_sums(alternative.program, device)
-            forms[replace(choices, form=form)] = separate
+        forms |= {
+            replace(choices, form=form): other
+            for form, other in _separate_sums(alternative.program, device, plan)
+        }
         if choices.is_special:
             forms = dict((forms.popitem(),))  # in one form, as in one schedule
         elif _is_hybrid(plan):
@@ -140,7 +141,9 @@ def _narrow_plans(plans: Mapping[PlanChoices, Plan]) -> dict[PlanChoices, Plan]:
     return found
 
 
-def _separate_sums(program: Program, device: Device) -> tuple[LoweringForm, Plan]:
+def _separate_sums(
+    program: Program, device: Device, plan: Plan
+) -> Iterator[tuple[LoweringForm, Plan]]:
     """The plan with sums apart from products; in one pass with a softmax, where that is possible.
 
     One pass reads a row once for its score and its sum, so it takes the place of separate ones.
@@ -149,8 +152,10 @@ def _separate_sums(program: Program, device: Device) -> tuple[LoweringForm, Plan
     if device == "cpu":
         fused = lower(program, device, fuse_sums=False, one_pass=True)
         if fused.launches != separate.launches:
-            return LoweringForm.ONE_PASS, fused
-    return LoweringForm.SEPARATE_SUMS, separate
+            yield LoweringForm.ONE_PASS, fused
+            return
+    if _has_fused_sums(plan):
+        yield LoweringForm.SEPARATE_SUMS, separate
 
 
 def gpu_schedules() -> tuple[GpuSchedule, ...]:

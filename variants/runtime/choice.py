@@ -12,7 +12,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.cost_estimates import CostEstimator
-from hetune.variants.runtime.scored import Candidate, Scored, scored_on
+from hetune.variants.runtime.scored import RECORDING_GAIN, Candidate, Scored, scored_on
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ def is_replayed(
     replays = scored.estimates.replays
     if replays is None or not scored.fits(0, memory_limit, replays=True):
         return False
-    return bool(replays[0] < scored.estimates.seconds[0])
+    return bool(RECORDING_GAIN * replays[0] < scored.estimates.seconds[0])
 
 
 def _reason(

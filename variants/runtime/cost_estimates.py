@@ -13,7 +13,6 @@ from hetune.variants.runtime.gpu_roofline import (
     gpu_replay_seconds,
     gpu_roofline_seconds,
 )
-from hetune.variants.runtime.memory import copied_bytes
 from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
 from hetune.variants.runtime.table import CandidateTable
 
@@ -27,8 +26,8 @@ class CostEstimates:
         launches: Of each row of the table, float64 [rows]; 0 where it has nothing to do.
         prepare: Seconds of indexing and binding before the first run, float64 [variants].
         source: Who predicts, for a reader: "the roofline model".
-        replays: Seconds of a run that is replayed as one CUDA graph, copies of features and result
-            included, float64 [variants]; None on a CPU, where nothing is.
+        replays: Seconds of a run that is replayed as one CUDA graph, float64 [variants]; None on a
+            CPU, where nothing is.
         default: The variant to take where predictions cannot tell it from a faster one; None: there
             is no such one.
         tie: The factor within which they cannot.
@@ -86,7 +85,7 @@ class RooflineEstimator:
         columns, runs, replays = table.columns(domain), table.runs(domain), None
         if table.device == "cuda":
             launches = gpu_roofline_seconds(columns, self.gpu) * runs
-            replays = replay_seconds(table, domain, columns, launches, self.gpu)
+            replays = replay_seconds(table, columns, launches, self.gpu)
         else:
             launches = roofline_seconds(columns, self.machine, threads) * runs
         nothing = np.zeros(len(table.variants))
@@ -101,7 +100,6 @@ class RooflineEstimator:
 
 def replay_seconds(
     table: CandidateTable,
-    domain: Domain,
     columns: np.ndarray,
     launches: np.ndarray,
     gpu: GpuModel,
@@ -110,14 +108,10 @@ def replay_seconds(
 
     Args:
         table: Of variants for a GPU.
-        domain: The graph.
-        columns: The table's on the graph.
+        columns: The table's on a graph.
         launches: Seconds of its rows where the host starts their kernels, float64 [rows]; 0 where
             it starts none.
         gpu: The card's rates.
     """
-    copied = copied_bytes(table.variants[0].plan.program, domain)
-    # The copies are kernels of their own, and starting the graph takes what a kernel takes.
-    around = (len(copied) + 1) * gpu.launch_seconds + 2 * sum(copied) / gpu.memory_rate
     parts = np.where(launches > 0, gpu_replay_seconds(columns, launches, gpu), 0.0)
-    return table.totals(parts) + around
+    return table.totals(parts) + gpu.launch_seconds  # which starting the graph takes, too

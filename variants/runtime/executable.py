@@ -24,7 +24,7 @@ from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import ALL_EDGES
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.float32_range import Overflow
-from hetune.variants.runtime.memory import ELEMENT, Layout, copied_bytes, layout_of
+from hetune.variants.runtime.memory import ELEMENT, Layout, layout_of
 from hetune.variants.runtime.plan_inputs import RowCheck, constants_of, edge_order, reorder
 from hetune.variants.runtime.results import Results
 from hetune.variants.runtime.seen import SeenTensor
@@ -77,11 +77,6 @@ class Executable:
         self._has_released = domain.device is not None or not backend.keeps_indexes
         synchronize(domain.device)
 
-    @property
-    def copied_bytes(self) -> int:
-        """What a recording keeps beside what a run holds."""
-        return sum(copied_bytes(self.plan.program, self._domain))
-
     def run(
         self,
         features: Mapping[str, Tensor],
@@ -104,10 +99,9 @@ class Executable:
         Raises:
             InputError: A tensor's dtype, shape or device does not fit.
         """
-        with self.workspace.lock if self.workspace else nullcontext():
-            given = self.inputs(features)
-            results = self.results.allocate(out, {**self._constants, **weights, **given})
-            self.start(given, weights, results, mark, overflow)
+        given = self.inputs(features)
+        results = self.results.allocate(out, {**self._constants, **weights, **given})
+        self.start(given, weights, results, mark, overflow)
         return results
 
     def start(
@@ -118,7 +112,7 @@ class Executable:
         mark: Callable[[], object] | None = None,
         overflow: Overflow | None = None,
     ) -> None:
-        """Computes the results where they are to be; the workspace's lock must be held.
+        """Computes the results where they are to be.
 
         Args:
             given: What `inputs` gives.
@@ -131,21 +125,22 @@ class Executable:
         written = self.results.written(results)
         if mark is None and self._native is not None and self._native({**buffers, **written}):
             return
-        memory = self.memory()
-        for name, order in self._reordered:
-            reorder(given[name].detach(), order, memory[name])
-        buffers |= memory
-        buffers |= written
-        for view in self.plan.views:
-            buffers[view.name] = buffers[view.base]
-        if mark is not None:
-            mark()
-        for runner in self._runners:
-            if runner(buffers) and overflow is not None:
-                overflow.record()
+        with self.workspace.lock if self.workspace else nullcontext():
+            memory = self.memory()
+            for name, order in self._reordered:
+                reorder(given[name].detach(), order, memory[name])
+            buffers |= memory
+            buffers |= written
+            for view in self.plan.views:
+                buffers[view.name] = buffers[view.base]
             if mark is not None:
                 mark()
-        self.results.reorder(results, buffers)
+            for runner in self._runners:
+                if runner(buffers) and overflow is not None:
+                    overflow.record()
+                if mark is not None:
+                    mark()
+            self.results.reorder(results, buffers)
 
     def _native_start(self) -> NativeStart | None:
         """What starts the whole plan on a GPU; None where launches have to be started in turn."""

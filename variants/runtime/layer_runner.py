@@ -117,7 +117,7 @@ class LayerRunner:
             executable = self.executable(found, graph)
             peak = executable.layout.peak_bytes
             if policy.cuda_graph:
-                peak += executable.copied_bytes
+                peak += executable.layout.run_bytes
             if peak > policy.memory_limit:
                 raise MemoryLimitError(
                     f"{name} needs {peak} bytes, and the limit is {policy.memory_limit}: raise "

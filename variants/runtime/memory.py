@@ -14,7 +14,7 @@ from hetune.variants.kernel.passes.phases import phase_of, phased
 from hetune.variants.kernel.scratch import scratch_layout, whole_scratch
 from hetune.variants.plan.facts import reordered_features
 from hetune.variants.plan.nodes import Plan
-from hetune.variants.program.nodes import Program, Space, Type
+from hetune.variants.program.nodes import Space, Type
 from hetune.variants.runtime.domain import Domain
 
 _ALIGNMENT = 64
@@ -50,9 +50,13 @@ class Layout:
         those folded from others among them, the graph with its indexes, and what a plan computes
         from these once (`constants_of`) are not.
         """
+        return self.run_bytes + self.result_bytes
+
+    @property
+    def run_bytes(self) -> int:
+        """Temporaries and scratch: what a run needs while it runs, and a CUDA graph of it keeps."""
         shares = kernel_threads() if self.shares is None else self.shares
-        scratch = self.scratch_bytes * shares
-        return self.arena_bytes + scratch + self.result_bytes
+        return self.arena_bytes + self.scratch_bytes * shares
 
 
 def layout_of(plan: Plan, schedules: tuple[AnySchedule, ...], domain: Domain) -> Layout:
@@ -77,16 +81,6 @@ def _scratch(launch: Launch, schedule: AnySchedule, domain: Domain) -> int:
         )
         return sum(whole_scratch(launch, domain.count).values()) + sum(partial_rows)
     return scratch_layout(launch, schedule.block_nodes, domain.index).stride
-
-
-def copied_bytes(program: Program, domain: Domain) -> tuple[int, ...]:
-    """Bytes of what a replayed run copies: of each feature, and of each result.
-
-    A recording keeps as much beside what the run holds.
-    """
-    kinds = [param.type for param in program.params if param.role == "feature"]
-    kinds += map(program.type_of, program.results)
-    return tuple(domain.buffer_rows(kind) * kind.width * ELEMENT for kind in kinds)
 
 
 def lay_out(

@@ -1,8 +1,9 @@
-"""Runs recorded once and replayed: a plan's kernels as one CUDA graph.
+"""Runs that come again at the same addresses, replayed: a plan's kernels as one CUDA graph.
 
 A plan starts a handful of kernels, each of which costs the host microseconds; on a small graph that
 is most of its time. A CUDA graph starts them all at once, over the very memory that it was recorded
-with: features are copied in, the result is copied out.
+with. Nothing is copied: in a loop, torch's allocator hands out the memory of before again, so that
+features and results lie where they lay. Those that lie elsewhere are run as they come.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -23,9 +23,27 @@ from hetune.variants.errors import CompileError, InputError
 from hetune.variants.runtime.executable import Executable
 
 PATIENCE = 2
-"""Runs with the same kernels and weights before they are recorded."""
+"""Runs with the same kernels, weights and addresses before they are recorded."""
+_KEPT = 4
+"""Recordings that are kept, of so many sets of addresses."""
+_IDLE = 32
+"""Runs after which a recording that was not replayed makes room for another one."""
+_SEEN = 16
+"""Sets of addresses whose runs are counted: the latest."""
 
 _log = logging.getLogger(__name__)
+
+
+class Graph(Protocol):
+    """What was recorded, as a `torch.cuda.CUDAGraph`."""
+
+    def replay(self) -> None:
+        """Starts it again on the current stream."""
+        ...
+
+    def pool(self) -> Any:
+        """The memory that it works on beside what was given."""
+        ...
 
 
 class Recorder(Protocol):
@@ -35,10 +53,12 @@ class Recorder(Protocol):
         """Why it records nothing on a device; "" if it does."""
         ...
 
-    def record(
-        self, run: Callable[[], tuple[Tensor, ...]]
-    ) -> tuple[Callable[[], object], tuple[Tensor, ...]]:
-        """What replays a call, and the tensors that each replay writes.
+    def record(self, run: Callable[[], object], pool: Any) -> Graph:
+        """What replays a call, which has run before. It is recorded, and not run.
+
+        Args:
+            run: The call.
+            pool: Memory that it may share with recordings that are replayed on the same stream.
 
         Raises:
             RuntimeError: The call does what cannot be recorded.
@@ -53,12 +73,11 @@ class Recorder(Protocol):
         """Whether somebody records what the current stream starts, as with a model around it."""
         ...
 
-    def event(self) -> Any:
-        """With ``record()``, ``wait()`` and ``synchronize()``, as of a `torch.cuda.Event`."""
+    def stream(self) -> Any:
+        """The current one, with ``cuda_stream`` and ``synchronize()`` of a `torch.cuda.Stream`."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class CudaRecorder:
     """Records CUDA graphs."""
 
@@ -66,30 +85,25 @@ class CudaRecorder:
         """Why it records nothing on a device; "" if it does."""
         return "" if device.type == "cuda" else f"features are on {device}, not on a GPU"
 
-    def record(
-        self, run: Callable[[], tuple[Tensor, ...]]
-    ) -> tuple[Callable[[], object], tuple[Tensor, ...]]:
-        """Runs the call once on another stream, as recording asks for, and then records it there.
+    def record(self, run: Callable[[], object], pool: Any) -> Graph:
+        """Records it on another stream, as torch asks for.
 
         One thread at a time does: torch knows of one recording in a process. And it leaves the
         recording's stream the current one where it fails.
         """
         caller = torch.cuda.current_stream()
         with _TURN:
-            side = _side_stream()
-            side.wait_stream(caller)
+            graph = torch.cuda.CUDAGraph()
+            # Other threads may go on allocating meanwhile.
+            recording = torch.cuda.graph(
+                graph, pool=pool, stream=_side_stream(), capture_error_mode="thread_local"
+            )
             try:
-                with torch.cuda.stream(side):
-                    run()
-                caller.wait_stream(side)
-                graph = torch.cuda.CUDAGraph()
-                # Other threads may go on allocating meanwhile.
-                recording = torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local")
                 with _no_collections(), recording:
-                    result = run()
+                    run()
             finally:
                 torch.cuda.set_stream(caller)
-        return graph.replay, result
+        return graph
 
     def on(self, device: torch.device) -> AbstractContextManager[object]:
         """Makes a device the current one."""
@@ -99,9 +113,9 @@ class CudaRecorder:
         """Whether a CUDA graph is being recorded on the current stream."""
         return torch.cuda.is_current_stream_capturing()
 
-    def event(self) -> Any:
-        """An event of the current device."""
-        return torch.cuda.Event()  # type: ignore[no-untyped-call]
+    def stream(self) -> Any:
+        """The current stream."""
+        return torch.cuda.current_stream()
 
 
 _TURN = threading.Lock()
@@ -130,70 +144,27 @@ def _no_collections() -> Iterator[None]:
             gc.enable()
 
 
-class Replay:
-    """A recorded run of an executable with certain weights. Safe to call from several threads.
-
-    Runs on different streams take turns on the device: the memory is one run's.
+class _Recording:
+    """A recorded run.
 
     Args:
-        executable: What runs.
-        features: Checked, as `Executable.inputs` gives them: they tell the shapes.
-        weights: As for `Executable.run`; read in every replay, so they are kept.
-        recorder: What records.
-
-    Raises:
-        RuntimeError: It cannot be recorded.
+        graph: What replays it.
+        stream: Where it is replayed.
     """
 
-    def __init__(
-        self,
-        executable: Executable,
-        features: Mapping[str, Tensor],
-        weights: Mapping[str, Tensor],
-        recorder: Recorder,
-    ) -> None:
-        self._weights = weights
-        self._lock = threading.Lock()
-        # Tensors made in inference mode could not be written outside of it.
-        with torch.inference_mode(False), torch.no_grad():
-            static = {name: rows.detach().clone() for name, rows in features.items()}
-            self._replay, self._results = recorder.record(lambda: executable.run(static, weights))
-        self._features = static
-        self._free = recorder.event()
-        self._free.record()
-        # Streams may still work on the memory when nobody refers to it any more.
-        weakref.finalize(self, self._free.synchronize).atexit = False
-
-    def run(
-        self, features: Mapping[str, Tensor], targets: tuple[Tensor, ...]
-    ) -> tuple[Tensor, ...]:
-        """Replays the run on the current stream.
-
-        Args:
-            features: As given when it was recorded, with other values.
-            targets: Take the results.
-        """
-        with self._turn(), torch.no_grad():
-            for name, rows in features.items():
-                self._features[name].copy_(rows)
-            self._replay()
-            for target, result in zip(targets, self._results, strict=True):
-                target.copy_(result)
-            return targets
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        with self._lock:
-            self._free.wait()
-            yield
-            self._free.record()
+    def __init__(self, graph: Graph, stream: Any) -> None:
+        self.graph, self.last = graph, 0
+        # The stream may still work on its memory when nobody refers to it any more.
+        weakref.finalize(self, stream.synchronize).atexit = False
 
 
 class Replays:
     """A layer's runs on one graph: as they come, until the same one has come often enough.
 
-    A run that somebody else records, as part of a CUDA graph of their own, is neither counted nor
-    replayed: its kernels go into theirs.
+    The same are the kernels, the weights, the stream, and where features and results lie. So what a
+    replay works on is that stream's, which does one thing after the other. A run that somebody else
+    records, as part of a CUDA graph of their own, is neither counted nor replayed: its kernels go
+    into theirs. Safe to call from several threads.
 
     Args:
         must: Whether what repeats has to be recorded; else it is where that pays and is possible.
@@ -204,9 +175,7 @@ class Replays:
         self._must, self._recorder = must, recorder
         self._lock = threading.Lock()
         self._last: tuple[Executable, Mapping[str, Tensor]] | None = None
-        self._runs = 0
-        self._replay: Replay | None = None
-        self._failed = False
+        self._forget()
 
     def run(
         self,
@@ -236,38 +205,77 @@ class Replays:
         with self._recorder.on(executable.device):
             if self._recorder.is_recorded():
                 return executable.run(features, weights, out)
-            with self._lock:
-                replay = self._replay_of(executable, features, weights, pays)
-            if replay is None:
-                return executable.run(features, weights, out)
             given = executable.inputs(features)
-            return replay.run(given, executable.results.allocate(out, {**weights, **given}))
+            results = executable.results.allocate(out, {**weights, **given})
 
-    def _replay_of(
-        self,
-        executable: Executable,
-        features: Mapping[str, Tensor],
-        weights: Mapping[str, Tensor],
-        pays: Callable[[], bool],
-    ) -> Replay | None:
+            def run() -> None:
+                executable.start(given, weights, results)
+
+            stream = self._recorder.stream()
+            places = stream.cuda_stream, *(t.data_ptr() for t in (*given.values(), *results))
+            with self._lock:
+                self._turn_to(executable, weights)
+                found = self._recording(places, stream, run, pays)
+                if found is not None:  # two threads may not start one graph at the same time
+                    found.graph.replay()
+            if found is None:
+                run()
+            return results
+
+    def _turn_to(self, executable: Executable, weights: Mapping[str, Tensor]) -> None:
         last = self._last
         if last is None or last[0] is not executable or not _are_same(last[1], weights):
-            self._last, self._runs = (executable, weights), 0
-            self._replay, self._failed = None, False
-        self._runs += 1
-        if self._runs <= PATIENCE or self._failed or not (self._must or pays()):
-            return None
-        if self._replay is None:
-            self._replay = self._recorded(executable, executable.inputs(features), weights)
-            self._failed = self._replay is None
-        return self._replay
+            self._last = executable, weights
+            self._forget()
 
-    def _recorded(
-        self, executable: Executable, given: Mapping[str, Tensor], weights: Mapping[str, Tensor]
-    ) -> Replay | None:
+    def _forget(self) -> None:
+        self._runs: dict[tuple[int, ...], int] = {}
+        """How often each set of addresses has come, the latest last."""
+        self._recordings: dict[tuple[int, ...], _Recording] = {}
+        """The one that was replayed last is the last one."""
+        self._turn, self._failed = 0, False
+
+    def _recording(
+        self,
+        places: tuple[int, ...],
+        stream: Any,
+        run: Callable[[], object],
+        pays: Callable[[], bool],
+    ) -> _Recording | None:
+        """What is to be replayed, recorded if its time has come."""
+        self._turn += 1
+        found = self._recordings.pop(places, None)
+        if found is None and self._is_due(places) and (self._must or pays()) and self._has_room():
+            found = self._recorded(run, stream)
+        if found is not None:
+            found.last = self._turn
+            self._recordings[places] = found
+        return found
+
+    def _is_due(self, places: tuple[int, ...]) -> bool:
+        runs = self._runs[places] = self._runs.pop(places, 0) + 1
+        if len(self._runs) > _SEEN:
+            del self._runs[next(iter(self._runs))]
+        return runs > PATIENCE and not self._failed
+
+    def _has_room(self) -> bool:
+        if len(self._recordings) < _KEPT:
+            return True
+        oldest = next(iter(self._recordings))
+        is_idle = self._turn - self._recordings[oldest].last > _IDLE
+        if is_idle:
+            del self._recordings[oldest]
+        return is_idle
+
+    def _recorded(self, run: Callable[[], object], stream: Any) -> _Recording | None:
+        # A stream's recordings are replayed one after the other, so they share what memory they
+        # need. A pool goes with the last of its recordings: none is kept by itself.
+        alike = (r for p, r in self._recordings.items() if p[0] == stream.cuda_stream)
+        pool = next((recording.graph.pool() for recording in alike), None)
         try:
-            return Replay(executable, given, weights, self._recorder)
+            return _Recording(self._recorder.record(run, pool), stream)
         except RuntimeError as error:
+            self._failed = True
             if self._must:
                 raise CompileError(
                     f"a run cannot be recorded as a CUDA graph ({error}): pass cuda_graph=False"

@@ -14,13 +14,16 @@ from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.variants import Variant, device_of
 from hetune.variants.runtime.cost_estimates import CostEstimates, CostEstimator
 from hetune.variants.runtime.domain import Domain
-from hetune.variants.runtime.memory import copied_bytes, layout_of
+from hetune.variants.runtime.memory import layout_of
 from hetune.variants.runtime.table import CandidateTable
 
 RECORDING_RUNS = 3
-"""What recording takes, in runs: two that wait whether there is a third, and one to warm up."""
+"""What recording takes, in runs: two that wait whether there is a third, and its own time."""
 
-_PEAKS = GraphSlot[tuple[str, int], int]()
+RECORDING_GAIN = 1.2
+"""How many times as fast replays have to be to be chosen: they keep for good what a run needs."""
+
+_HOLDS = GraphSlot[tuple[str, int], tuple[int, int]]()
 _ESTIMATES = GraphSlot[tuple[int, tuple[str, ...]], CostEstimates]()
 
 
@@ -71,13 +74,15 @@ class Scored:
         return self.estimates.seconds if found is None else found
 
     def peak_bytes(self, position: int, replays: bool = False) -> int:
-        """What a run holds, and what a recording keeps beside that."""
+        """What a run holds, and what a recording of others keeps beside that."""
         variant = self.table.variants[position]
-        key = variant.key, kernel_threads()
-        peak = self.graph.state.of(
-            _PEAKS, key, lambda: layout_of(variant.plan, variant.schedules, self.domain).peak_bytes
-        )
-        return peak + replays * sum(copied_bytes(variant.plan.program, self.domain))
+
+        def holds() -> tuple[int, int]:
+            layout = layout_of(variant.plan, variant.schedules, self.domain)
+            return layout.peak_bytes, layout.run_bytes
+
+        peak, kept = self.graph.state.of(_HOLDS, (variant.key, kernel_threads()), holds)
+        return peak + replays * kept
 
     def fits(self, position: int, memory_limit: int | None, replays: bool = False) -> bool:
         """Whether a variant's runs, or its recording, hold no more than that."""
@@ -104,6 +109,7 @@ class Scored:
             prepare[self.ids.index(prepared)] = 0
         ways = self._ways(cuda_graph)
         costs = np.stack([self._cost(prepare, expected_runs, replays) for replays in ways])
+        costs[1:] *= RECORDING_GAIN
 
         def fits(place: tuple[int, int]) -> bool:
             way, position = place

@@ -25,7 +25,7 @@ from hetune.variants.kernel.nodes import (
     Schedule,
 )
 from hetune.variants.kernel.passes.phases import phased
-from hetune.variants.kernel.passes.softmax_forms import expanded, three_passes
+from hetune.variants.kernel.passes.softmax_forms import expanded, if_moderate
 from hetune.variants.kernel.passes.work import Formula, Term, formula
 from hetune.variants.plan.choices import Side
 from hetune.variants.plan.sides import default_variant, run_on
@@ -86,8 +86,8 @@ class CandidateTable:
     Attributes:
         variants: What they run, each once; all for one device.
         device: That device.
-        launches: What is counted of the launch of each row (`Plan.counted`), with softmaxes in
-            the loops that the device has, and its schedule.
+        launches: The launch of each row, with softmaxes in the loops that the device has where no
+            score is large, and its schedule.
         families: The kernel family of each row: "product" (typed products alone), "traversal"
             or "fused" (both).
         rows_of: By variant, the rows of its launches, in order.
@@ -107,10 +107,10 @@ class CandidateTable:
         self.rows_of = tuple(
             tuple(
                 rows.setdefault(
-                    (expanded(launch, three_passes) if on_cpu else phased(launch), schedule),
+                    (expanded(launch, if_moderate) if on_cpu else phased(launch), schedule),
                     len(rows),
                 )
-                for launch, schedule in zip(variant.plan.counted, variant.schedules, strict=True)
+                for launch, schedule in zip(variant.plan.launches, variant.schedules, strict=True)
             )
             for variant in variants
         )

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from hetune.variants.backends.cpp.flat_softmax import softmax_across_edges
+from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse
 
@@ -89,3 +90,21 @@ def test_scores_that_are_no_numbers(value, check):
         return rows
 
     check(parse(ADDITIVE.format(h=1, d=16)), only={"graph": with_degrees(3, 20, 0, 5)}, of=one)
+
+
+def test_scores_that_are_no_numbers_hide_no_small_ones(check):
+    """One node's scores are far below 0; in the same lanes behind are another's, no numbers."""
+
+    def of(rows):
+        if rows.shape == (1, 1):
+            return torch.ones_like(rows)
+        rows = moderate(rows)
+        if rows.shape == (40, 1):
+            rows[:2], rows[16:18] = -2000, torch.nan
+        return rows
+
+    edges = torch.arange(40)
+    graph = HeteroGraph(
+        edges, (edges > 1).long(), torch.zeros_like(edges), num_nodes=40, num_etypes=3
+    )
+    check(parse(ADDITIVE.format(h=1, d=16)), only={"graph": graph}, of=of)

@@ -78,23 +78,25 @@ class FlatSoftmax(TraversalLowering):
     def _powers(self, part: ScoreLoop, softmax: EdgeSoftmax) -> tuple[Statement, ...]:
         """Stores exponentials of scores; returns where not all of them are moderate."""
         names = Names((softmax.name, *(s.name for s in part.body)))
-        largest, negative, power = map(names.fresh, ("largest", "negative", "power"))
+        size, largest, power, total = map(names.fresh, ("size", "largest", "power", "total"))
         body: tuple[Stmt, ...] = (
             *part.body,
-            Def(negative, softmax.shape, Apply("scale", (part.value,), -1.0)),
-            Update(largest, part.value),
-            Update(largest, negative),
+            Def(size, softmax.shape, Apply("abs", (part.value,))),
+            Update(largest, size),
             Def(power, softmax.shape, Apply("exp", (part.value,))),
+            # A maximum forgets what came before a score that is no number; a sum stays none.
+            Update(total, power),
             Write(softmax.buffer, power),
         )
         outer = Frame(Rows(Space.SHARED), "")
         self.scopes.frames.append(outer)
         self._declare(Init(largest, softmax.shape, "max"))
+        self._declare(Init(total, softmax.shape, "sum"))
         self.scopes.frames.append(Frame(part.rows, "e"))
         width = self.launch.type_of(softmax.buffer).width
         loop = LaneLoop(self.scopes, self.values, self.reductions, width, self.schedule.lanes)
         loop.lower(body, *block_range(self.args, part.rows, self.node_blocked))
         del self.scopes.frames[-2:]
-        ((_, found),) = self.values[largest].names
-        immoderate = If(f"fold_max<float>({found}) > most_moderate", (Do("return false"),))
-        return (*outer.body, immoderate)
+        ((_, most),), ((_, sum_),) = self.values[largest].names, self.values[total].names
+        moderate = f"fold_max<float>({most}) <= most_moderate && hsum({sum_}) >= 0.0f"
+        return (*outer.body, If(f"!({moderate})", (Do("return false"),)))

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -63,6 +63,9 @@ class _Arguments(CallArguments):
         found = CallArguments.drawn(self, random, num_nodes)
         if self.all_have_edges:
             found.values[self.edges][1, :num_nodes] = torch.arange(num_nodes)
+        for value in found.values.values():
+            if _are_types(value) and len(value) == num_nodes:
+                value.copy_(value.sort().values)  # as a graph's node types are
         return found
 
 
@@ -137,6 +140,10 @@ _MAKING = frozenset((torch.ones, torch.zeros, torch.full, torch.empty, torch.ten
 
 def _are_edges(value: object) -> bool:
     return isinstance(value, Tensor) and value.dtype is torch.int64 and value.dim() == 2
+
+
+def _are_types(value: object) -> TypeGuard[Tensor]:
+    return isinstance(value, Tensor) and value.dtype is torch.int64 and value.dim() == 1
 
 
 def _may_be_of_nodes(name: str, value: object) -> bool:

@@ -104,8 +104,10 @@ class ProxyGraph:
         """A graph with frames of its own."""
         return ProxyGraph(self.moves, Frame(self.ndata), Frame(self.edata))
 
-    def apply_edges(self, func: Any) -> None:
+    def apply_edges(self, func: Any, edges: object = None) -> None:
         """Rows of edges of what is at their ends."""
+        if edges is not None:
+            raise NotTraceable("a function is applied to some of the edges: apply it to all")
         self.edata.update(self._messages(func))
 
     def apply_nodes(self, func: Any) -> None:

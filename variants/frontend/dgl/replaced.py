@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from hetune.variants.frontend.dgl.proxy import ProxyGraph
@@ -25,6 +26,12 @@ def gather_mm(a: Tensor, b: Tensor, *, idx_b: Tensor) -> Tensor:
     return (a.unsqueeze(1) @ b[idx_b]).squeeze(1)
 
 
+def segment_mm(a: Tensor, b: Tensor, seglen_a: Tensor) -> Tensor:
+    """DGL's: rows' products with the matrices of their types, by which they are sorted."""
+    kinds = torch.arange(len(b), device=seglen_a.device).repeat_interleave(seglen_a)
+    return gather_mm(a, b, idx_b=kinds)
+
+
 def reverse(graph: ProxyGraph, **options: object) -> ProxyGraph:
     """DGL's: the edges turned round."""
     return graph.reverse()
@@ -33,6 +40,7 @@ def reverse(graph: ProxyGraph, **options: object) -> ProxyGraph:
 _REPLACED: dict[str, Callable[..., Any]] = {
     "dgl.ops.edge_softmax": edge_softmax,
     "dgl.ops.gather_mm": gather_mm,
+    "dgl.ops.segment_mm": segment_mm,
     "dgl.reverse": reverse,
 }
 

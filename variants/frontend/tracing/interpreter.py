@@ -87,6 +87,8 @@ class Interpreter:
             return self._of_rows(pure, given, args, kwargs)
         if name.endswith("_") and not name.endswith("__"):
             return self._in_place(func, args, kwargs)
+        if (by_type := _types_in(name, args, kwargs)) is not None:
+            return self._by_type(*by_type)
         if not any(isinstance(found.meaning, TailValue) for found in given):
             args = tuple(self._promoted(arg, args) for arg in args)
             if not any(map(is_rows, symbols_in((args, tuple(kwargs.values()))))):
@@ -212,6 +214,15 @@ class Interpreter:
         name = self.recorder.constant(rows, spaces[0], group)
         return self.symbol(RowValue(name, 0), arg)
 
+    def _by_type(self, weight: Symbol, index: Tensor) -> Symbol:
+        """The rows of a parameter that the types of edges, or nodes, choose."""
+        assert isinstance(weight.meaning, Expression)
+        if len(index) == self._num_edges:
+            self.recorder.count_edges(index)
+        name = self.recorder.by_type(weight.meaning, tuple(weight.shape), index)
+        shape = (len(index), *weight.shape[1:])
+        return self.symbol(RowValue(name, 0), torch.empty(shape, dtype=weight.dtype, device="meta"))
+
     def _of_parameters(
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
@@ -271,6 +282,24 @@ class Interpreter:
                 f"{name} gives {count} rows of {list(type_.shape)}, not {list(expected.shape)}"
             )
         return self.symbol(found, expected)
+
+
+def _types_in(
+    name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Symbol, Tensor] | None:
+    """A parameter and the numbers that its rows are chosen by, if that is what a call does."""
+    match name, args:
+        case "__getitem__", (Symbol() as weight, Tensor() as index) if not kwargs:
+            pass
+        case "index_select", (Symbol() as weight, 0, Tensor() as index):
+            pass
+        case "embedding", (Tensor() as index, Symbol() as weight, *_):
+            pass
+        case _:
+            return None
+    is_fixed = not isinstance(index, Symbol) and index.dtype in (torch.int64, torch.int32)
+    is_weight = isinstance(weight.meaning, Expression) and weight.dim() > 0
+    return (weight, index) if is_fixed and is_weight and index.dim() == 1 else None
 
 
 def _on_meta(func: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:

@@ -18,13 +18,14 @@ from hetune.variants.frontend.tracing.edge_module import original
 from hetune.variants.frontend.tracing.expressions import Expression, parameter
 from hetune.variants.frontend.tracing.interpreter import Interpreter
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable, reason_of
-from hetune.variants.frontend.tracing.recorder import ProgramRecorder
+from hetune.variants.frontend.tracing.recorder import ProgramRecorder, RowTypes
 from hetune.variants.frontend.tracing.recording import Recording
 from hetune.variants.frontend.tracing.roll_up import RolledUp, rolled_up
 from hetune.variants.frontend.tracing.simplify import needed, with_parts_of_results
 from hetune.variants.frontend.tracing.symbols import RowValue, symbol
 from hetune.variants.frontend.tracing.tail import finished, key_of, leaves, outputs, rows
 from hetune.variants.frontend.tracing.tape import Tape
+from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.nodes import Program, Reshape, Space, Type, operands
 from hetune.variants.program.text import show
 from hetune.variants.program.verify import verify
@@ -41,9 +42,8 @@ class Traced:
         constants: What follows from the graph alone, ``[rows, *row shape]``.
         src: The source of each edge, int64 [E].
         dst: The destination of each edge, int64 [E].
-        etype: The type of each edge, int64 [E]; None where there is one.
-        num_etypes: Types of edges.
-        recording: How the last ones follow from the call's arguments.
+        kinds: The types of edges and nodes, where weights have a row for each.
+        recording: How the last four follow from the call's arguments.
         output: What the layer gives, of the program's results: see `tail`.
         joined: Values that it is made of and that have others side by side.
     """
@@ -54,8 +54,7 @@ class Traced:
     constants: Mapping[str, Tensor]
     src: Tensor
     dst: Tensor
-    etype: Tensor | None
-    num_etypes: int
+    kinds: Mapping[Space, RowTypes]
     recording: Recording
     output: Any
     joined: Mapping[str, tuple[str, ...]]
@@ -83,6 +82,28 @@ class Traced:
         }
         return finished(self.output, parameters, {**found, **whole}, given, num_nodes)
 
+    def graph(self, num_nodes: int) -> HeteroGraph:
+        """The edges that messages go along.
+
+        Raises:
+            GraphError: They are no graph.
+        """
+        etype, ntype = self.kinds.get(Space.EDGE), self.kinds.get(Space.NODE)
+        return HeteroGraph(
+            self.src,
+            self.dst,
+            None if etype is None else etype.index,
+            None if ntype is None else ntype.index,
+            num_nodes=num_nodes,
+            num_etypes=self.num_etypes,
+            num_ntypes=None if ntype is None else ntype.count,
+        )
+
+    @property
+    def num_etypes(self) -> int:
+        """How many rows weights have that depend on the types of edges."""
+        return self.kinds[Space.EDGE].count if Space.EDGE in self.kinds else 1
+
     @property
     def key(self) -> tuple[object, ...]:
         """Equal for calls that compute the same on other graphs."""
@@ -100,17 +121,23 @@ class Traced:
             None where rows are not as many as they should be, or so few that torch may broadcast
             them.
         """
-        constants, src, dst = dict(rows), rows["src"], rows["dst"]
-        del constants["src"], constants["dst"]
-        etype = constants.pop("etype", None)
+        src, dst = rows["src"], rows["dst"]
         counts = {Space.NODE: num_nodes, Space.EDGE: len(src)}
-        if min(counts.values()) < 2 or src.shape != dst.shape or src.dim() != 1:
-            return None
+        constants = {name: rows[name] for name in self.constants}
+        kinds = {
+            space: replace(types, index=rows[_types_name(space)])
+            for space, types in self.kinds.items()
+        }
+        shapes: list[tuple[Tensor, Space, tuple[int, ...]]]
+        shapes = [(dst, Space.EDGE, ()), (src, Space.EDGE, ())]
+        shapes += [(types.index, space, ()) for space, types in kinds.items()]
         for name, tensor in constants.items():
             type_ = self.program.type_of(name)
-            if tensor.shape != (counts[type_.space], *type_.shape):
-                return None
-        return replace(self, constants=constants, src=src, dst=dst, etype=etype)
+            shapes.append((tensor, type_.space, type_.shape))
+        are_rows = all(rows.shape == (counts[space], *row) for rows, space, row in shapes)
+        if min(counts.values()) < 2 or not are_rows:
+            return None
+        return replace(self, constants=constants, src=src, dst=dst, kinds=kinds)
 
 
 def trace(module: nn.Module, arguments: CallArguments) -> Traced:
@@ -131,7 +158,7 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
     }
     tape = Tape(of_graph, arguments.num_nodes, arguments.num_edges)
     recorder = ProgramRecorder(tape)
-    others = {name: v for name, v in arguments.values.items() if name != arguments.edges}
+    others = {name: value for name, value in given.items() if name != arguments.edges}
     interpreter = Interpreter(recorder, arguments.num_edges, others)
     for name in arguments.features:
         value = given[name]
@@ -205,22 +232,15 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any) -> Traced:
     used = {param.name for param in program.params}
     weights = {name: weight for name, weight in found.weights.items() if name in used}
     constants = {name: rows for name, rows in found.constants.items() if name in used}
-    of_edges = {"src": found.src, "dst": found.dst}
-    if found.etype is not None:
-        of_edges["etype"] = found.etype
-    return Traced(
-        program,
-        shape,
-        weights,
-        constants,
-        found.src,
-        found.dst,
-        found.etype,
-        len(recorder.sets),
-        recorder.tape.recording({**constants, **of_edges}),
-        output,
-        joined,
-    )
+    src, dst, kinds = found.src, found.dst, found.kinds
+    types = {_types_name(space): each.index for space, each in kinds.items()}
+    recording = recorder.tape.recording({**constants, **types, "src": src, "dst": dst})
+    return Traced(program, shape, weights, constants, src, dst, kinds, recording, output, joined)
+
+
+def _types_name(space: Space) -> str:
+    """Of the types of edges or nodes in recordings."""
+    return f"types of {space}s"
 
 
 def _program(name: str, found: RolledUp, results: tuple[str, ...]) -> Program:

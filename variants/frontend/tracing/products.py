@@ -15,7 +15,7 @@ from hetune.variants.frontend.tracing.expressions import Expression, called, fix
 from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.symbols import RowValue, Symbol
-from hetune.variants.program.nodes import Dot, Fold, Linear, Map, Reshape
+from hetune.variants.program.nodes import Dot, Fold, Linear, Map, Reshape, Take
 
 Dims = int | Sequence[int] | None
 
@@ -55,6 +55,8 @@ def _matmul(at: Interpreter, shape: Shape, x: Tensor, w: Tensor) -> RowValue:
     if not is_rows(x) or (is_rows(w) and w.dim() < 3):
         raise NotTraceable("a product over nodes or edges: multiply rows by parameters")
     if is_rows(w):
+        if (typed := _by_type(at, shape, x, w)) is not None:
+            return typed
         return rows_of((x.unsqueeze(-1) * w.unsqueeze(-3)).sum(-2))
     found = rows_of(x)
     if found.axis == x.dim() - 1:
@@ -108,6 +110,22 @@ def _einsum(at: Interpreter, shape: Shape, spec: str, *operands: Any) -> RowValu
     product = product.reshape(*sizes[0], rows, *sizes[1])
     order = [*heads, row, *outer]
     return rows_of(product.permute([order.index(n) for n in out]))
+
+
+def _by_type(at: Interpreter, shape: Shape, x: Tensor, w: Tensor) -> RowValue | None:
+    """A product of one row with the matrix that its type chooses, if it is one."""
+    recorder, found, chosen = at.recorder, rows_of(x), rows_of(w)
+    take = recorder.op_of(chosen.name)
+    given = recorder.types[found.name].shape
+    if not isinstance(take, Take) or not recorder.types[take.x].space.is_weight:
+        return None
+    if chosen.axis or recorder.types[take.x].shape[: len(given)] != given or w.dim() != 3:
+        return None
+    if len(given) != 1 or x.shape[-2:] != (1, *given):
+        return None
+    product = recorder.emit(Linear(found.name, take.x), f"by_{take.x}")
+    name = recorder.emit(Reshape(product, row_shape(shape, found.axis)), "reshape")
+    return RowValue(name, found.axis)
 
 
 def folded(at: Interpreter, shape: Shape, x: Tensor, dims: Dims, fn: str, keep: bool) -> RowValue:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hetune.variants.errors import ProgramError
 from hetune.variants.frontend.tracing.counts import Count
-from hetune.variants.frontend.tracing.expressions import Expression
+from hetune.variants.frontend.tracing.expressions import Expression, called
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.tape import Tape
 from hetune.variants.program.infer import infer
@@ -22,6 +22,7 @@ from hetune.variants.program.nodes import (
     Reduce,
     Reshape,
     Space,
+    Take,
     Type,
 )
 from hetune.variants.program.text import show_op
@@ -42,6 +43,19 @@ class EdgeSet:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class RowTypes:
+    """Of edges or of nodes.
+
+    Attributes:
+        index: The type of each, integers.
+        count: How many types there are.
+    """
+
+    index: Tensor
+    count: int
+
+
 class ProgramRecorder:
     """Values of a program, what they are made of, and the edges that they belong to.
 
@@ -54,6 +68,7 @@ class ProgramRecorder:
         weights: What each weight is, by name.
         constants: What follows from the graph alone, rows first.
         sets: The edges, as many sets as are met.
+        kinds: The type of each edge, and of each node, where weights have a row for each type.
     """
 
     def __init__(self, tape: Tape) -> None:
@@ -65,6 +80,7 @@ class ProgramRecorder:
         self.weights: dict[str, Expression] = {}
         self.constants: dict[str, Tensor] = {}
         self.sets: list[EdgeSet] = []
+        self.kinds: dict[Space, RowTypes] = {}
         self._made: dict[Op, str] = {}
         self._ops: dict[str, Op] = {}
         self._weight_names: dict[str, str] = {}
@@ -87,6 +103,30 @@ class ProgramRecorder:
             self.types[found] = Type(Space.SHARED, shape)
             self.weights[found] = expression
         return found
+
+    def by_type(self, weight: Expression, shape: tuple[int, ...], index: Tensor) -> str:
+        """For each edge, or node, the row of a weight that its type chooses.
+
+        Args:
+            weight: With a row for each type.
+            shape: The weight's.
+            index: The type of each edge or node.
+        """
+        spaces = [space for space, count in self.counts.items() if count == len(index)]
+        if len(spaces) != 1:
+            raise NotTraceable(f"a parameter is indexed by {len(index)} numbers: index it by types")
+        kinds = self.kinds.setdefault(spaces[0], RowTypes(index, shape[0]))
+        is_known = self._is_view(kinds.index, index) or self._is_equal(kinds.index, index)
+        if kinds.count != shape[0] or not is_known:
+            raise NotTraceable(f"{spaces[0]}s have types of two kinds: one compiles")
+        row = tuple(extent for extent in shape[1:] if extent != 1)
+        rows = called(torch.Tensor.reshape, (weight, (shape[0], *row)), {})
+        key = f"by type {rows.key}"
+        if key not in self._weight_names:
+            name = self._weight_names[key] = self._new_name(weight.hint)
+            self.types[name] = Type(_TYPES[spaces[0]], row)
+            self.weights[name] = rows
+        return self.emit(Take(self._weight_names[key], spaces[0]), "by_type")
 
     def constant(self, tensor: Tensor, space: Space, group: str = ALL_EDGES) -> str:
         """Rows that follow from the graph alone.
@@ -201,6 +241,7 @@ class ProgramRecorder:
         return name
 
 
+_TYPES = {Space.EDGE: Space.ETYPE, Space.NODE: Space.NTYPE}
 _ENDS = (End.SRC, End.DST)
 
 

@@ -19,7 +19,7 @@ from hetune.variants.errors import ProgramError
 from hetune.variants.frontend.tracing.expressions import Expression, called, fixed
 from hetune.variants.frontend.tracing.interpreter import words
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
-from hetune.variants.frontend.tracing.recorder import EdgeSet, ProgramRecorder
+from hetune.variants.frontend.tracing.recorder import EdgeSet, ProgramRecorder, RowTypes
 from hetune.variants.frontend.tracing.simplify import with_ends_swapped, with_softmaxes
 from hetune.variants.program.builder import Builder
 from hetune.variants.program.infer import infer
@@ -63,7 +63,7 @@ class RolledUp:
         constants: What follows from the graph alone.
         src: The source of each edge, int64 [E].
         dst: The destination of each edge, int64 [E].
-        etype: The type of each edge, int64 [E]; None where there is one.
+        kinds: The types of edges and nodes, where weights have a row for each.
     """
 
     params: tuple[Param, ...]
@@ -73,7 +73,7 @@ class RolledUp:
     constants: dict[str, Tensor]
     src: Tensor
     dst: Tensor
-    etype: Tensor | None
+    kinds: dict[Space, RowTypes]
 
 
 def rolled_up(recorder: ProgramRecorder, results: Sequence[str]) -> RolledUp:
@@ -97,10 +97,15 @@ def rolled_up(recorder: ProgramRecorder, results: Sequence[str]) -> RolledUp:
         }
         params = tuple(Param(n, types[n], role) for role, names in roles.items() for n in names)
         names = {name: name for name in results}
-        return RolledUp(params, lets, names, recorder.weights, recorder.constants, *ends[0], None)
+        return RolledUp(
+            params, lets, names, recorder.weights, recorder.constants, *ends[0], recorder.kinds
+        )
+    if Space.EDGE in recorder.kinds:
+        raise NotTraceable(_REFUSED)
     with recorder.tape:
         src, dst = (torch.cat([both[i] for both in ends]) for i in range(2))
         etype = torch.cat([torch.full_like(both[0], i) for i, both in enumerate(ends)])
+    kinds = {**recorder.kinds, Space.EDGE: RowTypes(etype, len(ends))}
     loop = _Loop(recorder, lets, [dst for _, dst in ends])
     try:
         found = {name: loop.of_nodes(name) for name in results}
@@ -108,7 +113,7 @@ def rolled_up(recorder: ProgramRecorder, results: Sequence[str]) -> RolledUp:
         raise NotTraceable(f"a loop over edges: {error}") from None
     new = [Let(name, loop.types[name], op) for name, op in loop.ops.items()]
     return RolledUp(
-        (*loop.given.values(),), new, found, loop.weights, loop.constants, src, dst, etype
+        (*loop.given.values(),), new, found, loop.weights, loop.constants, src, dst, kinds
     )
 
 

@@ -81,12 +81,13 @@ class TailArguments:
         return value
 
     def _view_of_argument(self, value: Tensor, why: LocatedNotTraceable) -> Expression | None:
-        for name, argument in self._given.items():
-            if argument.untyped_storage()._cdata == value.untyped_storage()._cdata:
-                whole = called(torch.Tensor.contiguous, (parameter(_GIVEN + name),), {})
-                first = value.storage_offset() - argument.storage_offset()
-                place = self.arguments((value.shape, value.stride(), first), why)
-                return called(_view, (whole, *place), {})
+        with torch._C.DisableTorchFunction():  # where it lies is no matter of a tape
+            for name, argument in self._given.items():
+                if argument.untyped_storage()._cdata == value.untyped_storage()._cdata:
+                    whole = called(torch.Tensor.contiguous, (parameter(_GIVEN + name),), {})
+                    first = value.storage_offset() - argument.storage_offset()
+                    place = self.arguments((value.shape, value.stride(), first), why)
+                    return called(_view, (whole, *place), {})
         return None
 
     def _filled(self, value: Tensor, why: LocatedNotTraceable) -> Expression:

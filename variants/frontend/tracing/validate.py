@@ -18,7 +18,6 @@ from hetune.variants.frontend.tracing.expressions import evaluate
 from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
-from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.interpret import interpret_results
 from hetune.variants.program.nodes import Space
 
@@ -69,13 +68,11 @@ def parameters_of(module: nn.Module) -> dict[str, Tensor]:
 
 
 def weights_of(traced: Traced, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A tensor [types, *row shape] for each of the program's weights, in the parameters' dtype."""
+    """A tensor [types, *row shape] for each weight of the program, in the parameters' dtype."""
     known: dict[str, Any] = {}
-    found = {
-        name: evaluate(expression, parameters, known) for name, expression in traced.weights.items()
-    }
-    types = traced.program.types
-    return {n: w[None] if types[n].space is Space.SHARED else w for n, w in found.items()}
+    found = {n: evaluate(weight, parameters, known) for n, weight in traced.weights.items()}
+    shared = {param.name for param in traced.program.params if param.type.space is Space.SHARED}
+    return {name: rows[None] if name in shared else rows for name, rows in found.items()}
 
 
 def _num_nodes(module: nn.Module, i: int) -> int:
@@ -109,14 +106,7 @@ def interpreted(traced: Traced, module: nn.Module, arguments: CallArguments) -> 
         module: Its layer, in float64.
         arguments: Of the call, floats in float64.
     """
-    etype = torch.zeros_like(traced.src) if traced.etype is None else traced.etype
-    graph = HeteroGraph(
-        traced.src,
-        traced.dst,
-        etype,
-        num_nodes=arguments.num_nodes,
-        num_etypes=traced.num_etypes,
-    )
+    graph = traced.graph(arguments.num_nodes)
     parameters = parameters_of(module)
     values = {name: arguments.values[name] for name in arguments.features}
     values |= {name: rows.double() for name, rows in traced.constants.items()}

@@ -22,6 +22,7 @@ from hetune.variants.kernel.nodes import (
     EdgeSoftmax,
     ForEach,
     Init,
+    Inner,
     Kernel,
     Launch,
     Read,
@@ -107,6 +108,64 @@ def from_powers(body: Body, place: int) -> Body:
         *(_reading(loop, read, share) for loop in softmax.sums),
         *body[place + 1 :],
     )
+
+
+def if_moderate(body: Body, place: int) -> Body:
+    """What CPUs do where no score is large, except that rows are summed times shares at once.
+
+    Exponentials of scores that are numbers are stored, then summed. Scores that are products of
+    rows are summed in one pass. What no sum takes in is three passes.
+    """
+    softmax = _at(body, place)
+    if not softmax.sums:
+        return three_passes(body, place)
+    scoring = (statement for part in softmax.scores for statement in part.body)
+    if not any(isinstance(statement.expr, Inner) for statement in scoring):
+        power = Names(declared(body)).fresh(f"{softmax.name}_power")
+        stored = (
+            ForEach(
+                part.rows, (*part.body, _exp(power, softmax, part), Write(softmax.buffer, power))
+            )
+            for part in softmax.scores
+        )
+        rest = from_powers(body, place)
+        return (*rest[:place], *stored, *rest[place:])
+    names = Names(declared(body))
+    total = names.fresh(f"{softmax.name}_total")
+    parts = {part.rows: part for part in softmax.scores}
+
+    def summed(loop: ForEach) -> ForEach:
+        if loop.rows.space is not Space.EDGE:
+            inner = (summed(s) if isinstance(s, ForEach) else s for s in loop.body)
+            return ForEach(loop.rows, tuple(inner))
+        part = parts[loop.rows]
+        begun: Body = (*part.body, _exp(softmax.name, softmax, part), Update(total, softmax.name))
+        return ForEach(loop.rows, _joined(begun, loop.body, {}, names))
+
+    loops = map(summed, softmax.sums)
+    return (*body[:place], Init(total, softmax.shape, "sum"), *loops, *body[place + 1 :])
+
+
+def _exp(name: str, softmax: EdgeSoftmax, part: ScoreLoop) -> Def:
+    return Def(name, softmax.shape, Apply("exp", (part.value,)))
+
+
+def _joined(begun: Body, body: Body, known_as: dict[str, str], names: Names) -> Body:
+    """A loop's statements behind others, without what these compute; its values are renamed."""
+    found = list(begun)
+    known = {(s.shape, s.expr): s.name for s in found if isinstance(s, Def)}
+    locals_ = {s.name: names.fresh(s.name) for s in body if isinstance(s, Def)} | known_as
+    for statement in body:
+        (statement,) = renamed((statement,), locals_)
+        match statement:
+            case Def(name, shape, expr) if (shape, expr) in known:
+                locals_ |= {k: known[shape, expr] for k, v in locals_.items() if v == name}
+            case Def(name, shape, expr):
+                known[shape, expr] = name
+                found.append(statement)
+            case _:
+                found.append(statement)
+    return tuple(found)
 
 
 def _reading(loop: ForEach, *share: Def) -> ForEach:
@@ -217,24 +276,11 @@ class _Running:
     def _merged(self, part: ScoreLoop) -> ForEach:
         """The loop over scores with what the sums do for the same edges."""
         power = self._names.fresh(f"{self._total}_term")
-        body: list[Stmt] = [*part.body, *self._added(part.value, power)]
-        known = {(s.shape, s.expr): s.name for s in body if isinstance(s, Def)}
+        body: Body = (*part.body, *self._added(part.value, power))
         for loop in self._softmax.sums:
-            if loop.rows != part.rows:
-                continue
-            locals_ = {s.name: self._names.fresh(s.name) for s in loop.body if isinstance(s, Def)}
-            locals_[self._softmax.name] = power
-            for statement in loop.body:
-                (statement,) = renamed((statement,), locals_)
-                match statement:
-                    case Def(name, shape, expr) if (shape, expr) in known:
-                        locals_ |= {k: known[shape, expr] for k, v in locals_.items() if v == name}
-                    case Def(name, shape, expr):
-                        known[shape, expr] = name
-                        body.append(statement)
-                    case _:
-                        body.append(statement)
-        return ForEach(part.rows, tuple(body))
+            if loop.rows == part.rows:
+                body = _joined(body, loop.body, {self._softmax.name: power}, self._names)
+        return ForEach(part.rows, body)
 
     def _safe_inverse(self) -> Body:
         """One over the sum of exponentials, the largest of which is 1; it is 0 without edges."""

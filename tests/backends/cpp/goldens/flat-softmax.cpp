@@ -161,24 +161,30 @@ NOINLINE void kernel_1_sums(const Context& c, int64_t block) {
 NOINLINE bool kernel_1_moderate(const Context& c, int64_t block) {
     {
         v2 largest = splat<v2>(-infinity);
+        v2 total = v2{};
         v16 largest_lanes = splat<v16>(-infinity);
-        across_edges<v16, 2>(c.all_indptr[c.node_blocks[block]], c.all_indptr[c.node_blocks[block + 1]],
-            [&](auto zero, int32_t e) INLINE_LAMBDA {
-            typedef decltype(zero) V;
-            const V to = gather<V, 2>(c.near, c.all_dst_pair_of_edge + e);
-            const V of = gather<V, 2>(c.far, c.all_src_pair_of_edge + e);
-            const V both = to + of;
-            const V active = leaky_relu(both, 0.2f);
-            const V times = repeat<V>(load<v2>(c.slope));
-            const V s = active * times;
-            const V negative = s * -1.0f;
-            max_lanes(largest_lanes, largest, s);
-            max_lanes(largest_lanes, largest, negative);
-            const V power = exp(s);
-            store<V>(c.room + int64_t(e) * 2, power);
-        });
+        v16 total_lanes = v16{};
+        in_parts(c.all_indptr[c.node_blocks[block]], c.all_indptr[c.node_blocks[block + 1]],
+            [&](int32_t part_begin, int32_t part_end) INLINE_LAMBDA {
+            across_edges<v16, 2>(part_begin, part_end,
+                [&](auto zero, int32_t e) INLINE_LAMBDA {
+                typedef decltype(zero) V;
+                const V to = gather<V, 2>(c.near, c.all_dst_pair_of_edge + e);
+                const V of = gather<V, 2>(c.far, c.all_src_pair_of_edge + e);
+                const V both = to + of;
+                const V active = leaky_relu(both, 0.2f);
+                const V times = repeat<V>(load<v2>(c.slope));
+                const V s = active * times;
+                const V size = magnitude(s);
+                max_lanes(largest_lanes, largest, size);
+                const V power = exp(s);
+                add_lanes(total_lanes, total, power);
+                store<V>(c.room + int64_t(e) * 2, power);
+            });
+        }, total_lanes);
         largest = maximum<v2>(largest, fold_max<v2>(largest_lanes));
-        if (fold_max<float>(largest) > most_moderate) {
+        total += fold_sum<v2>(total_lanes);
+        if (!(fold_max<float>(largest) <= most_moderate && hsum(total) >= 0.0f)) {
             return false;
         }
     }
