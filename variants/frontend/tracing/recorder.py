@@ -11,7 +11,11 @@ from torch import Tensor
 from hetune.variants.errors import ProgramError
 from hetune.variants.frontend.tracing.counts import Count
 from hetune.variants.frontend.tracing.expressions import Expression, called
-from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.not_traceable import (
+    LocatedNotTraceable,
+    NotTraceable,
+    located,
+)
 from hetune.variants.frontend.tracing.tape import Tape
 from hetune.variants.program.infer import infer
 from hetune.variants.program.nodes import (
@@ -36,11 +40,13 @@ class EdgeSet:
         group: What the recorder's types call them.
         ends: The index of each edge at either end, in the order in which they were met.
         count: How many there are.
+        only: Why others' edges would have to be treated alike, with the line that met these.
     """
 
     group: str
     ends: list[Tensor]
     count: int
+    only: LocatedNotTraceable
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +199,8 @@ class ProgramRecorder:
         return next(edges.count for edges in self.sets if edges.group == type_.group)
 
     def _new_set(self, rows: Tensor) -> EdgeSet:
-        found = EdgeSet(f"set{len(self.sets)}" if self.sets else ALL_EDGES, [], 0)
+        group = f"set{len(self.sets)}" if self.sets else ALL_EDGES
+        found = EdgeSet(group, [], 0, located(NotTraceable(_ONE_SET)))
         found.count = self.counts[Space.EDGE] = self.tape.extent(rows, 0)
         if isinstance(found.count, Count):
             self.tape.rows.append(found.count)
@@ -243,6 +250,7 @@ class ProgramRecorder:
 
 _TYPES = {Space.EDGE: Space.ETYPE, Space.NODE: Space.NTYPE}
 _ENDS = (End.SRC, End.DST)
+_ONE_SET = "parts of the edges are not all treated alike, and added up: one set of edges compiles"
 
 
 def _is_same(one: Tensor, other: Tensor) -> bool:

@@ -18,7 +18,6 @@ from torch import Tensor
 from hetune.variants.errors import ProgramError
 from hetune.variants.frontend.tracing.expressions import Expression, called, fixed
 from hetune.variants.frontend.tracing.interpreter import words
-from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.recorder import EdgeSet, ProgramRecorder, RowTypes
 from hetune.variants.frontend.tracing.simplify import with_ends_swapped, with_softmaxes
 from hetune.variants.program.builder import Builder
@@ -101,7 +100,7 @@ def rolled_up(recorder: ProgramRecorder, results: Sequence[str]) -> RolledUp:
             params, lets, names, recorder.weights, recorder.constants, *ends[0], recorder.kinds
         )
     if Space.EDGE in recorder.kinds:
-        raise NotTraceable(_REFUSED)
+        raise recorder.sets[1].only
     with recorder.tape:
         src, dst = (torch.cat([both[i] for both in ends]) for i in range(2))
         etype = torch.cat([torch.full_like(both[0], i) for i, both in enumerate(ends)])
@@ -109,8 +108,8 @@ def rolled_up(recorder: ProgramRecorder, results: Sequence[str]) -> RolledUp:
     loop = _Loop(recorder, lets, [dst for _, dst in ends])
     try:
         found = {name: loop.of_nodes(name) for name in results}
-    except ProgramError as error:
-        raise NotTraceable(f"a loop over edges: {error}") from None
+    except (ProgramError, _Unlike):
+        raise recorder.sets[1].only from None
     new = [Let(name, loop.types[name], op) for name, op in loop.ops.items()]
     return RolledUp(
         (*loop.given.values(),), new, found, loop.weights, loop.constants, src, dst, kinds
@@ -124,7 +123,10 @@ def _ends(recorder: ProgramRecorder, edges: EdgeSet) -> tuple[Tensor, Tensor]:
 
 _MOST_ALONE = 4
 """Sets of edges of which each may be added up alone: that reads all edges."""
-_REFUSED = "parts of the edges are not all treated alike, and added up: one set of edges compiles"
+
+
+class _Unlike(Exception):  # noqa: N818  # never leaves this file
+    """What a loop computes of parts of the edges is not the same, or not added up."""
 
 
 class _Loop(Builder):
@@ -232,7 +234,7 @@ class _Loop(Builder):
             return self._added([*sums, *rest])
         if counts == {0} and not rest:
             if any(isinstance(op, kind) for kind in (Reduce, Softmax)):
-                raise NotTraceable(_REFUSED)
+                raise _Unlike
             return self._emit(op, [self.of_nodes(x) for x in operands(op)], name)
         sums = [self._sum(parts) for parts in zip(*by_set.values(), strict=True)]
         return self._added([*sums, *rest])
@@ -243,7 +245,7 @@ class _Loop(Builder):
     def _sum_of(self, name: str) -> str:
         """What one set has for its nodes, as a sum over all edges where others count nothing."""
         if len(self._sets) > _MOST_ALONE:
-            raise NotTraceable(_REFUSED)
+            raise _Unlike
         (alone,) = self._sets_of(name)
         before, self._alone = self._alone, alone
         try:
@@ -256,7 +258,7 @@ class _Loop(Builder):
         rows = self._summands(names)
         if rows is None:
             if not all(map(self._vanishes, names)):
-                raise NotTraceable(_REFUSED)
+                raise _Unlike
             rows = self._by_node(names, Space.DST_PAIR, End.DST)
         if self._alone is not None:
             counted = [float(group == self._alone) for group in self._sets]
@@ -330,10 +332,10 @@ class _Loop(Builder):
         ops = [self._old.get(name) for name in names]
         found = [op for op in ops if op is not None]
         if len(found) < len(ops) or len({type(op) for op in found}) > 1:
-            raise NotTraceable(_REFUSED)
+            raise _Unlike
         plain = {_without_operands(op) for op in found}
         if len(plain) > 1 and not all(isinstance(op, Map) and op.fn == "scale" for op in found):
-            raise NotTraceable(_REFUSED)
+            raise _Unlike
         return found
 
     def _operand(self, names: tuple[str, ...], space: Space, end: End) -> str:
@@ -352,7 +354,7 @@ class _Loop(Builder):
         match ops[0]:
             case Take(end=end) if self._old_types[operands(ops[0])[0]].space is Space.NODE:
                 if len({_end(op) for op in ops}) > 1:
-                    raise NotTraceable(_REFUSED)
+                    raise _Unlike
                 return self._by_node(tuple(operands(op)[0] for op in ops), Space.EDGE, end)
             case Softmax():
                 scores = self._by_edge(tuple(operands(op)[0] for op in ops))
@@ -376,7 +378,7 @@ class _Loop(Builder):
         ops = self._alike(names)
         if isinstance(ops[0], Reduce):
             if end is not End.DST or any(_end(op) is not End.DST for op in ops):
-                raise NotTraceable(_REFUSED)
+                raise _Unlike
             rows = self._by_edge(tuple(operands(op)[0] for op in ops))
             pairs = self.emit(Reduce(rows, Space.DST_PAIR, ops[0].fn), names[0])
             return pairs if space is Space.DST_PAIR else self.emit(Take(pairs, space), names[0])
@@ -384,7 +386,7 @@ class _Loop(Builder):
 
     def _rewritten(self, ops: list[Op], space: Space, end: End, hint: str) -> str:
         if not isinstance(ops[0], Map | Linear | Dot | Reshape | Fold | Concat | Slice):
-            raise NotTraceable(_REFUSED)
+            raise _Unlike
         columns = [*zip(*map(operands, ops), strict=True)]
         found = [self._operand(names, space, end) for names in columns]
         if len({_const(op) for op in ops}) > 1:
@@ -412,7 +414,7 @@ class _Loop(Builder):
         if name not in self.given:
             type_ = self._old_types[name]
             if type_.space is Space.EDGE:
-                raise NotTraceable(_REFUSED)
+                raise _Unlike
             if name in self._recorder.weights:
                 self.weights[name] = self._recorder.weights[name]
                 role = "weight"
@@ -423,7 +425,7 @@ class _Loop(Builder):
                 role = "feature"
             self.given[name] = Param(name, type_, role)
             if name in self.types:
-                raise NotTraceable(_REFUSED)
+                raise _Unlike
             self.types[name] = type_
         return name
 
@@ -433,7 +435,7 @@ class _Loop(Builder):
             return self._param(names[0])
         shapes = {self._old_types[name].shape for name in names}
         if len(shapes) > 1:
-            raise NotTraceable(_REFUSED)
+            raise _Unlike
         return self._stack([self._recorder.weights[name] for name in names], shapes.pop())
 
     def _stack(self, found: list[Expression], shape: tuple[int, ...]) -> str:
@@ -450,7 +452,7 @@ class _Loop(Builder):
         """Constants of each set's edges, put one after the other."""
         types = {self._old_types[name].shape for name in names}
         if len(types) > 1:
-            raise NotTraceable(_REFUSED)
+            raise _Unlike
         with self._recorder.tape:
             rows = torch.cat([self._of_set(i, name) for i, name in enumerate(names)])
         name = self._new_param("edge_constants", Type(Space.EDGE, types.pop()), "constant")
@@ -470,7 +472,7 @@ class _Loop(Builder):
         if end is End.DST and (share := self._share(names)) is not None:
             return share if space is Space.DST_PAIR else self.emit(Take(share, space), "share")
         if space is not Space.EDGE or end is not End.DST:
-            raise NotTraceable(_REFUSED)
+            raise _Unlike
         shape = self._old_types[names[0]].shape
         with self._recorder.tape:
             pairs = zip(names, self._dst, strict=True)
