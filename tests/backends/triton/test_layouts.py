@@ -131,7 +131,7 @@ CASES = [
     (kind, width, capability)
     for place, (kind, width) in enumerate((k, w) for k in TEXTS for w in (64, 32, 128))
     for capability in (80, 90)
-    if FULL or (width == 64 and capability == 90) or place % 6 == (capability == 90)
+    if FULL or (place % 3 == 0 and capability == 80 + 10 * (place % 2))
 ]
 
 

@@ -102,7 +102,8 @@ class Traced:
     @property
     def num_etypes(self) -> int:
         """How many rows weights have that depend on the types of edges."""
-        return self.kinds[Space.EDGE].count if Space.EDGE in self.kinds else 1
+        kinds = self.kinds.get(Space.EDGE)
+        return 1 if kinds is None else kinds.count or int(kinds.index.max()) + 1
 
     @property
     def key(self) -> tuple[object, ...]:

@@ -55,7 +55,7 @@ class RowTypes:
 
     Attributes:
         index: The type of each, integers.
-        count: How many types there are.
+        count: How many types there are; 0 if no weight tells.
     """
 
     index: Tensor
@@ -118,10 +118,12 @@ class ProgramRecorder:
             shape: The weight's.
             index: The type of each edge or node.
         """
-        spaces = [space for space, count in self.counts.items() if count == len(index)]
+        spaces = [space for space in _TYPES if self.counts.get(space) == len(index)]
         if len(spaces) != 1:
             raise NotTraceable(f"a parameter is indexed by {len(index)} numbers: index it by types")
-        kinds = self.kinds.setdefault(spaces[0], RowTypes(index, shape[0]))
+        kinds = self.kinds.get(spaces[0])
+        if kinds is None or not kinds.count:
+            kinds = self.kinds[spaces[0]] = RowTypes(index, shape[0])
         is_known = self._is_view(kinds.index, index) or self._is_equal(kinds.index, index)
         if kinds.count != shape[0] or not is_known:
             raise NotTraceable(f"{spaces[0]}s have types of two kinds: one compiles")
