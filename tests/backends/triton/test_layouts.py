@@ -148,6 +148,21 @@ def test_heads_lie_across_lanes_as_columns_do(tmp_path):
         check(name, kernel)
 
 
+@pytest.mark.slow
+def test_columns_are_neighbours_however_few(tmp_path):
+    """Edges of many short heads: what is said of their order is not taken for runs of heads."""
+    launch = fused(parse(ATTENTION.format(h=4, d=2)), "cuda")
+    text = emit(launch, GpuSchedule()).source.text
+    for name, kernel in compiled({"short_heads": text}, 90, tmp_path).items():
+        known = layouts(kernel["ttgir"])
+        loads = [(shape, known[of]) for shape, of in _LOAD.findall(kernel["ttgir"])]
+        rows = [(shape, of) for shape, of in loads if shape.endswith("4x2x")]
+        assert rows
+        for shape, of in rows:
+            assert of["order"][0] == shape.count("x") - 1, name
+            assert of["sizePerThread"][-1] == 2, name
+
+
 def check(name: str, kernel: dict) -> None:
     known = layouts(kernel["ttgir"])
     assert kernel["stack"] == 0, name
