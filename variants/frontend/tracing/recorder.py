@@ -172,6 +172,10 @@ class ProgramRecorder:
             self._made[op], self._ops[name] = name, op
         return self._made[op]
 
+    def forget(self) -> None:
+        """Equal values are made anew from now on, for they may be of other edges."""
+        self._made.clear()
+
     def end_of(self, index: Tensor) -> tuple[End, str]:
         """Which end of which edges an index of nodes is; sources are met first, or swapped later.
 
@@ -198,7 +202,8 @@ class ProgramRecorder:
         """How many rows values of a type have."""
         if type_.space is Space.NODE:
             return self.counts[Space.NODE]
-        return next(edges.count for edges in self.sets if edges.group == type_.group)
+        found = (edges.count for edges in self.sets if edges.group == type_.group)
+        return next(found, self.counts.get(Space.EDGE, 0))
 
     def _new_set(self, rows: Tensor) -> EdgeSet:
         group = f"set{len(self.sets)}" if self.sets else ALL_EDGES
