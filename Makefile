@@ -75,6 +75,8 @@ $(STAMP): pyproject.toml constraints.txt
 	    echo "'$(PYTHON)' cannot make virtual environments: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --no-compile --constraint constraints.txt --editable '.[dev]'
+	@# Else each of the processes that start at once would compile this byte code.
+	$(BIN)/python -c 'import fastapi, sqlalchemy, torch_geometric.nn, xgboost'
 	@touch $@
 
 .PHONY: compiler

@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from hetune.variants.registry.atomic_files import write_atomically
 _ROOT = Path(__file__).resolve().parents[1]
 LIMIT = 480.0
 """Seconds after which no unit begins."""
+_SHARE = 0.5
+"""Part of that by which what need not run alone makes way for what does."""
 UNIT_S = 55.0
 """Seconds after which a unit begins no further part of its work."""
 
@@ -84,7 +87,9 @@ def work(
         device: What they run on.
         limit: Seconds after which no unit begins.
         again: Whether failed units run again.
-        jobs: How many processes run what need not run alone, before all else.
+        jobs: How many processes run what need not run alone. With more than one, no unit runs in
+            this process: one that loses the card loses no other. What stands first and runs alone
+            comes first; then the others, for a part of the time; then all that is left.
 
     Returns:
         0 if all are there and good, 1 if one has failed, 3 if some are left.
@@ -98,13 +103,20 @@ def work(
         known = held.units.get(unit.key)
         return known is None or (again and "failed" in known)
 
-    deadline = time.monotonic() + limit
+    start = time.monotonic()
+    deadline = start + limit
     wanted = [unit for unit in units if missing(unit)]
     if jobs > 1:
-        together = [unit.key for unit in wanted if not unit.alone]
-        for key, result in side_by_side(together, jobs, deadline):
-            keep(key, result)
-        wanted = [unit for unit in wanted if unit.alone]
+        first = list(takewhile(lambda unit: unit.alone, wanted))
+        rest = wanted[len(first) :]
+        alone, together = ([u for u in rest if u.alone is own] for own in (True, False))
+        share = start + _SHARE * limit
+        stages = (first, 1, deadline), (together, jobs, share), (alone, 1, deadline)
+        for stage, processes, until in (*stages, (together, jobs, deadline)):
+            keys = [unit.key for unit in stage if missing(unit)]
+            for key, result in side_by_side(keys, processes, until):
+                keep(key, result)
+        wanted = []
     for unit in wanted:
         if time.monotonic() > deadline:
             break

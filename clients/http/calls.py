@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import httpx
 from torch import nn
 
 from hetune.clients.http.call import Progress, ServiceCall, part
 from hetune.clients.http.inputs import (
+    Array,
     EdgesByType,
     Features,
     GraphLike,
@@ -21,6 +23,7 @@ from hetune.clients.http.inputs import (
     edges_of,
     features_of,
     graph_of,
+    inputs_of,
 )
 from hetune.clients.http.wire import answer_of, edit_body, graph_body, nothing, reads, request_body
 from hetune.service.core.formats.documents import parse
@@ -28,6 +31,7 @@ from hetune.service.core.formats.message import MEDIA_TYPE, Pieces
 from hetune.service.core.graphs.graphs import GraphStatistics
 from hetune.service.core.inference.answers import Answer, RunReport
 from hetune.service.core.inference.subset import Subset
+from hetune.service.core.models.describe_traced import describe_traced
 from hetune.service.core.models.description import Jumping, ModelDescription
 from hetune.service.core.models.stack import describe
 from hetune.variants.errors import InputError
@@ -138,9 +142,10 @@ def unpin_graph(id: str) -> ServiceCall[None]:
 
 def put_model(
     name: str,
-    layers: Sequence[nn.Module],
+    layers: Sequence[nn.Module] | nn.Module,
     version: int = 1,
     *,
+    example: Sequence[Any] | None = None,
     jumping: Jumping = "none",
     vocabulary: VocabularyLike | None = None,
     precision: Precision | None = None,
@@ -151,8 +156,12 @@ def put_model(
         name: Letters, digits, dots, dashes and underscores.
         layers: Of `hetune.nn`, or of PyG that `hetune.nn.from_pyg` takes; each followed by at most
             one of `torch.nn.LayerNorm` and `BatchNorm1d`, then at most one of `ReLU`, `ELU`,
-            `GELU` and `Tanh`. `Dropout` does nothing at inference, and is left out.
+            `GELU` and `Tanh`. `Dropout` does nothing at inference, and is left out. Or any module
+            with message-passing layers, which is traced to programs, as in `eval()`, and confirmed
+            on small random graphs.
         version: Its number.
+        example: Arguments of a call of a module; needed where their names and widths do not follow
+            from its forward and its first layer.
         jumping: "cat" or "max" for a model that gives out what all layers do, side by side or the
             largest of each column; by default it gives out what the last layer does.
         vocabulary: Names of the edge types and optionally of the node types that the weights are
@@ -164,9 +173,12 @@ def put_model(
 
     Raises:
         ConflictError: The version is there and differs.
-        InputError: It is no such model.
+        InputError: It is no such model; says which layer or line is none.
     """
-    description, weights = describe(layers, jumping, vocabulary, precision)
+    if isinstance(layers, nn.Module) and not isinstance(layers, nn.Sequential | nn.ModuleList):
+        description, weights = describe_traced(layers, example, vocabulary, precision)
+    else:
+        description, weights = describe([*layers], jumping, vocabulary, precision)
     body = Pieces(description.model_dump_json(), weights)
     return ServiceCall("PUT", _version_path(name, version), nothing, body)
 
@@ -247,6 +259,7 @@ def infer(
     graph: GraphLike | str,
     features: Features | str | None = None,
     *,
+    inputs: Mapping[str, Array] | None = None,
     version: int | None = None,
     nodes: NodeIds | None = None,
     subset: Subset = "auto",
@@ -265,6 +278,8 @@ def infer(
         features: Rows of all nodes in the graph's order, float32 [N, in_channels]; or those of
             each node type. Tensors or NumPy arrays; by default `x` of PyG's graphs. Or the name of
             features that the service keeps with the graph, which spares sending them.
+        inputs: What else the model takes in, by name: float32 rows of nodes, or of edges in the
+            graph's order.
         version: Of the model; the latest by default.
         nodes: Ids whose rows to get, or for each node type ids from 0, None for all of a type; all
             by default. Rows of types that are not named are not given.
@@ -304,7 +319,7 @@ def infer(
         "deadline_seconds": deadline_seconds,
         "explain": explain,
     }
-    body = request_body(_graph(graph, rows), demands, rows, nodes)
+    body = request_body(_graph(graph, rows), demands, rows, nodes, inputs_of(inputs))
     return ServiceCall(
         "POST", f"/v1/models/{part(model)}/infer", answer_of, body, accept=MEDIA_TYPE
     )

@@ -55,19 +55,33 @@ def graph_of(given: GraphLike, features: Features | None = None) -> HeteroGraph:
     return _imported(given)
 
 
-def features_of(given: Features | None, graph: GraphLike | str) -> Tensor | dict[str, Tensor]:
+def features_of(
+    given: Features | None, graph: GraphLike | str
+) -> Tensor | dict[str, Tensor] | None:
     """The features that were given, or those that a PyG graph brings: `x`, or `x_dict`.
 
+    None where there are none: a model may have rows of its own.
+
     Raises:
-        InputError: There are none, or they are no float32 arrays.
+        InputError: They are no float32 arrays.
     """
     found = _own(graph) if given is None else given
     if found is None:
-        raise InputError(
-            "features are missing: give rows of all nodes, or those of each node type; only PyG's "
-            "graphs bring their own, as x"
-        )
+        return None
     return _by_type(found) if isinstance(found, Mapping) else _rows("the features", found)
+
+
+def inputs_of(given: Mapping[str, Array] | None) -> dict[str, Tensor]:
+    """Rows of other inputs, [rows, width], by name.
+
+    Raises:
+        InputError: They are no float32 arrays.
+    """
+    named = {name: _tensor(f"the input {name!r}", rows) for name, rows in (given or {}).items()}
+    return {
+        name: _rows(f"the input {name!r}", rows[:, None] if rows.dim() == 1 else rows)
+        for name, rows in named.items()
+    }
 
 
 def edges_of(name: str, given: EdgesByType | None) -> dict[str, Tensor]:

@@ -50,6 +50,7 @@ def request_body(
     demands: Mapping[str, Any],
     features: Mapping[str, Tensor] | Tensor | None = None,
     nodes: NodeIds | None = None,
+    inputs: Mapping[str, Tensor] | None = None,
 ) -> Pieces:
     """The body that asks for a run, or for a choice.
 
@@ -58,12 +59,13 @@ def request_body(
         demands: Fields of the document; those that are None are left out.
         features: For a run.
         nodes: Whose rows to get.
+        inputs: Rows of the model's other inputs.
 
     Raises:
         InputError: A tensor cannot be sent.
     """
     document = {name: value for name, value in demands.items() if value is not None}
-    tensors = grouped("x", features)
+    tensors = grouped("x", features) | grouped("inputs", inputs)
     ids = nodes_of(nodes)
     if isinstance(ids, dict):
         tensors |= grouped("nodes", {name: t for name, t in ids.items() if t is not None})

@@ -21,6 +21,7 @@ from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.errors import CampaignError
 from hetune.variants.kernel.device import Device
 from hetune.variants.program.labeled import LabeledProgram, needs_canonical_edges
+from hetune.variants.program.nodes import Softmax, Space
 
 _NONE_MATCHES = (
     "no variant of its programs has an id that matches {!r}: take another pattern, such as "
@@ -37,8 +38,9 @@ class Sample:
     """Which combinations of program and threads each graph gets, if not all.
 
     Attributes:
-        per_graph: How many; programs of different labels take turns, and what stands twice in a
-            list of the campaign is drawn twice as often.
+        per_graph: How many; programs of different labels take turns (those without types as two:
+            with a softmax, and without), and what stands twice in a list of the campaign is drawn
+            twice as often.
         most_seconds: A problem that should take longer to measure gets some of its variants
             only, drawn by chance but all plans alike; it is not drawn at all if there is no time
             for half of the plans, each in one of its schedules. Of GPUs nothing is foretold.
@@ -173,10 +175,18 @@ def _of_graph(
     if sample is None:
         return found
     size = size_of(graph)
-    by_label: dict[str, list[ProblemSpec]] = {}
+    by_turn: dict[str, list[ProblemSpec]] = {}
     for problem in found:
         room = affordable_variants(problem, size, campaign.limits, sample.most_seconds)
         if room >= least_variants(problem):
-            by_label.setdefault(problem.program.label, []).append(problem)
-    in_turns = zip_longest(*by_label.values())
+            by_turn.setdefault(_turn(problem.program), []).append(problem)
+    in_turns = zip_longest(*by_turn.values())
     return [problem for turn in in_turns for problem in turn if problem][: sample.per_graph]
+
+
+def _turn(program: LabeledProgram) -> str:
+    """Programs that take turns with others: those that know no types are of two kinds."""
+    if any(param.type.space in (Space.ETYPE, Space.NTYPE) for param in program.program.params):
+        return program.label
+    lets = program.program.lets
+    return "attention" if any(isinstance(let.op, Softmax) for let in lets) else "sum"

@@ -30,6 +30,8 @@ _CANDIDATE_SECONDS = 0.004
 _CANDIDATE_EDGE_SECONDS = 0.6e-7
 _CANDIDATE_NODE_SECONDS = 1.1e-7
 _FIRST_RUNS = 2
+_MOST_ROWS, _ELEMENT = 1 << 30, 4
+"""Bytes of the nodes' rows, in and out, of the largest problems that are drawn."""
 _ALL = 10**9
 _MORE = 1.15
 """Rounds that are repeated, and those that only the fastest take part in."""
@@ -109,11 +111,13 @@ def affordable_variants(
 ) -> int:
     """How many variants of a problem can be measured in so long; 0 if all would be given up.
 
+    None of those whose rows of nodes take more than a gibibyte.
+
     More than there are for a GPU, of which no times are known.
     """
     if problem.device != "cpu":
         return _ALL
-    if _is_lost(_run_seconds(problem, size), limits):
+    if _is_lost(_run_seconds(problem, size), limits) or _rows_bytes(problem, size) > _MOST_ROWS:
         return 0
     each = _variant_seconds(problem, size, limits)
     return max(0, math.floor(min((seconds - _SETUP_SECONDS) / each, _ALL)))
@@ -144,6 +148,11 @@ def _variant_seconds(problem: ProblemSpec, size: tuple[int, int], limits: Limits
 
 def _run_seconds(problem: ProblemSpec, size: tuple[int, int]) -> float:
     return _work_of(problem.program.program).seconds(*size) * (2 / problem.threads)
+
+
+def _rows_bytes(problem: ProblemSpec, size: tuple[int, int]) -> int:
+    program = problem.program
+    return size[0] * (program.d_in + program.d_out) * _ELEMENT
 
 
 def _is_lost(run: float, limits: Limits) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hetune.profiling.campaign.config_table import ConfigTable, is_count
 from hetune.variants.errors import CampaignError, InputError, ProgramError
-from hetune.variants.frontend.presets import KERNELS, LAYERS, PRESETS, labeled_preset
+from hetune.variants.frontend.presets import HOMOGENEOUS, KERNELS, LAYERS, PRESETS, labeled_preset
 from hetune.variants.program.labeled import LabeledProgram
 
 
@@ -16,7 +16,9 @@ def programs_of(table: ConfigTable, folder: Path | None) -> tuple[LabeledProgram
 
     Args:
         table: With ``layers`` and ``kernels`` (names of presets), ``widths``, ``squared``,
-            ``heads``, and ``programs``: tables with a ``name``, and a ``text`` or a ``file``.
+            ``heads``; ``homogeneous``: a table of layers for one type of edges, with widths and
+            heads of their own; and ``programs``: tables with a ``name``, and a ``text`` or a
+            ``file``.
         folder: What relative paths start from; None refuses files.
 
     Raises:
@@ -26,18 +28,25 @@ def programs_of(table: ConfigTable, folder: Path | None) -> tuple[LabeledProgram
         _own(ConfigTable(entry, f"{table.where}, programs[{number}]"), folder)
         for number, entry in enumerate(table.entries("programs"))
     )
-    is_all = not (own or "kernels" in table.data)
+    inner = ConfigTable(table.data.get("homogeneous", {}), f"{table.where}, homogeneous")
+    inner.check(("layers", "widths", "squared", "heads"))
+    is_all = not (own or inner.data or "kernels" in table.data)
     names = table.choices("layers", [*LAYERS], [*LAYERS] if is_all else ())
     names += table.choices("kernels", [*KERNELS], ())
+    others = inner.choices("layers", [*HOMOGENEOUS], [*HOMOGENEOUS] if inner.data else ())
+    return (*_presets(table, names), *_presets(inner, others), *own)
+
+
+def _presets(table: ConfigTable, names: list[str]) -> tuple[LabeledProgram, ...]:
+    """Presets by a table's widths by its heads."""
     if not names:
-        return own
+        return ()
     widths, heads = _widths(table), table.counts("heads", [1])
     _check_widths(table.where, names, widths, heads)
-    presets = (
+    return tuple(
         _preset(name, d_in, d_out, count)
         for name, (d_in, d_out), count in product(names, widths, heads)
     )
-    return (*presets, *own)
 
 
 def _preset(name: str, d_in: int, d_out: int, heads: int) -> LabeledProgram:

@@ -30,7 +30,8 @@ PRESETS = ("smoke", "default", "full", "gpu")
 """Campaigns that ship with hetune."""
 
 _KEYS = (
-    *("name", "graphs", "corpus", "layers", "kernels", "programs", "widths", "squared", "heads"),
+    *("name", "graphs", "corpus", "layers", "kernels", "homogeneous", "programs"),
+    *("widths", "squared", "heads"),
     *("threads", "variants", "sample", "limits", "device"),
 )
 _ALL = "all"

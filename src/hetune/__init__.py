@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hetune.costmodel.selection.compile import compile
     from hetune.costmodel.selection.explanation import Explanation
     from hetune.costmodel.selection.selector import Selector
+    from hetune.costmodel.selection.vertex import vertex
     from hetune.variants.errors import HetuneError
     from hetune.variants.frontend.trace import layer_program
     from hetune.variants.graph.generate import generate
@@ -46,6 +47,7 @@ __all__ = [
     "layers",
     "load",
     "nn",
+    "vertex",
 ]
 
 _HOMES = {
@@ -62,6 +64,7 @@ _HOMES = {
     "generate": "variants.graph.generate",
     "layer_program": "variants.frontend.trace",
     "load": "variants.graph.loaders",
+    "vertex": "costmodel.selection.vertex",
     "Vocabulary": "variants.graph.vocabulary",
 }
 

@@ -3,7 +3,10 @@
 import sys
 import time
 
+import _gpu_units
 import _gpu_workers
+import pytest
+from _gpu_units import Held, Unit, work
 from _gpu_workers import side_by_side
 
 WORKER = """
@@ -46,3 +49,31 @@ def test_a_worker_that_hangs_is_killed(monkeypatch):
 
 def test_no_unit_begins_after_the_deadline():
     assert run(["one", "two"], deadline=time.monotonic() - 1) == {}
+
+
+@pytest.mark.parametrize(
+    ("together", "order"),
+    [(0.0, ["rates", "right", "left", "peers"]), (60.0, ["rates", "right", "peers", "left"])],
+)
+def test_what_decides_most_comes_first_and_last(together, order, monkeypatch, tmp_path):
+    """What need not run alone has a part of the time, and what is left in the end."""
+    now, stages = [0.0], []
+
+    def started(keys, jobs, deadline):
+        for key in keys:
+            if now[0] <= deadline:
+                now[0] += together if jobs > 1 else 1.0
+                stages.append((key, jobs))
+                yield key, {}
+
+    monkeypatch.setattr(_gpu_units, "side_by_side", started)
+    monkeypatch.setattr(_gpu_units.time, "monotonic", lambda: now[0])
+    units = [
+        Unit(key, dict, alone=key in ("rates", "peers"))
+        for key in ("rates", "right", "left", "peers")
+    ]
+    held = Held(tmp_path / "held.json", {}, None)
+    assert work(units, held, device="cpu", limit=100.0, jobs=3) == 0
+    assert [key for key, _ in stages] == order
+    assert dict(stages) == {"rates": 1, "right": 3, "left": 3, "peers": 1}
+    assert list(held.units) == order

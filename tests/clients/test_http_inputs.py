@@ -165,11 +165,6 @@ def test_nodes(nodes, expected):
         (lambda: graph_of({WRITES: np.zeros((2, 1), object)}), InputError, "astype"),
         (lambda: graph_of({WRITES: EDGES[WRITES].t()}), GraphError, "transpose"),
         (lambda: graph_of(EDGES, {"author": X["author"][:1]}), GraphError, "author"),
-        (lambda: features_of(None, GRAPH), InputError, "features are missing"),
-        (lambda: features_of(None, EDGES), InputError, "features are missing"),
-        (lambda: features_of(None, data()), InputError, "features are missing"),
-        (lambda: features_of(None, hetero_data({})), InputError, "features are missing"),
-        (lambda: features_of(None, "0" * 32), InputError, "features are missing"),
         (lambda: features_of([[1.0]], GRAPH), InputError, "are a list: give a torch tensor"),
         (lambda: features_of(ROWS.astype(float), GRAPH), InputError, r"astype\(numpy\.float32\)"),
         (lambda: features_of(torch.zeros(3, 2).double(), GRAPH), InputError, r"\.float\(\)"),
@@ -179,7 +174,7 @@ def test_nodes(nodes, expected):
         (lambda: nodes_of([0, [1]]), InputError, "list of integers"),
         (lambda: nodes_of(["a"]), InputError, "list of integers"),
     ],
-    ids=range(21),
+    ids=range(16),
 )
 def test_what_is_wrong_and_how_to_mend_it(do, error, says):
     with pytest.raises(error, match=says):
@@ -193,3 +188,8 @@ def test_an_edge_type_has_its_edges_in_one_place():
         edges_of("add", {WRITES: EDGES[WRITES], "author|writes|paper": EDGES[WRITES]})
     with pytest.raises(InputError, match="give a torch tensor or a NumPy array"):
         edges_of("add", {"reads": [[0], [1]]})
+
+
+def test_features_that_nobody_gives_are_left_to_the_model():
+    for graph in (GRAPH, EDGES, data(), hetero_data({}), "0" * 32):
+        assert features_of(None, graph) is None

@@ -19,7 +19,7 @@ from .test_awkward import SHAPES
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape[0])
 def test_random_graphs(shape, backend, examples, compile_ahead):
     if backend == "cpp":
-        compile_ahead(SHAPES)
+        compile_ahead([shape])
 
     @settings(
         max_examples=examples if FULL else examples // 2,

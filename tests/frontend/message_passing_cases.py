@@ -1,4 +1,9 @@
-"""PyG's message-passing layers, each in three sets of options, with what they are called with."""
+"""PyG's message-passing layers, each in three sets of options, with what they are called with.
+
+A new layer is a line for each set of options here, and costs a quarter of a second: all its
+variants are interpreted by torch, and nothing is compiled. Its kernels are those of other layers;
+what is new in kind about them is tested once, as launches, in tests/backends.
+"""
 
 from __future__ import annotations
 

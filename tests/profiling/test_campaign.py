@@ -32,7 +32,7 @@ from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import plan_ids, units_of
 from hetune.profiling.units import ProblemSpec
 from hetune.variants.errors import CampaignError, GraphError
-from hetune.variants.frontend.presets import KERNELS, LAYERS, labeled_preset
+from hetune.variants.frontend.presets import HOMOGENEOUS, KERNELS, LAYERS, labeled_preset
 
 ROADS = {"graphs": [{"kind": "road", "nodes": 9}], "squared": [8]}
 
@@ -206,6 +206,48 @@ def test_only_linear_changes_widths():
     assert (problem.program.d_in, problem.program.d_out) == (8, 16)
 
 
+def test_layers_for_one_type_of_edges_have_widths_of_their_own():
+    inner = {"layers": ["gcn", "gat"], "widths": [[256, 32]], "heads": [1, 4]}
+    found = problems(parsed(layers=["rgcn"], homogeneous=inner))
+    assert {problem.program.describe() for problem in found} == {
+        "rgcn 8->8",
+        "gcn 256->32",
+        "gat 256->32",
+        "gat 256->32, 4 heads",
+    }
+    assert {p.program.label for p in problems(parsed(homogeneous=inner))} == {"gcn", "gat"}
+
+
+def test_programs_without_types_take_two_turns():
+    inner = {"squared": [8, 16], "heads": [1, 2]}
+    found = problems(
+        parsed(
+            **SAMPLED | {"sample": {"per_graph": 5}},
+            homogeneous=inner,
+            layers=["rgcn", "rgat", "hgt"],
+        )
+    )
+    sums, scored = {"gcn", "sage", "gin"}, {"gat", "gatv2"}
+    by_graph: dict[str, list[str]] = {}
+    for problem in found:
+        by_graph.setdefault(problem.graph.name, []).append(problem.program.label)
+    for labels in by_graph.values():
+        assert {"rgcn", "rgat", "hgt"} < set(labels)
+        assert len(sums & set(labels)) == len(scored & set(labels)) == 1
+
+
+def test_rows_that_fill_the_memory_are_not_drawn():
+    inner = {"layers": ["gcn"], "squared": [8, 2048]}
+    data = {"corpus": {"graphs": 6, "least_edges": 500_000, "most_edges": 1_000_000}}
+    data |= {"graphs": [], "squared": [], "homogeneous": inner, "sample": {"per_graph": 2}}
+    found = problems(parsed(**data))
+    assert len({p.graph.name for p in found}) == 6
+    for problem in found:
+        nodes, _ = size_of(problem.graph)
+        assert nodes * (problem.program.d_in + problem.program.d_out) * 4 <= 1 << 30
+    assert {p.program.d_in for p in found} == {8, 2048}
+
+
 SAMPLED = {
     "corpus": {"graphs": 2 * len(FAMILIES), "most_edges": 2000},
     "graphs": [],
@@ -347,7 +389,7 @@ def test_presets_are_campaigns_of_generated_graphs(preset):
 
 @pytest.mark.parametrize(
     ("preset", "minutes", "most_units", "most_programs"),
-    [("smoke", 2, 1_500, 3), ("default", 25, 14_000, 45)],
+    [("smoke", 2, 1_500, 3), ("default", 22, 14_000, 120)],
 )
 def test_presets_keep_their_promise_of_time(preset, minutes, most_units, most_programs):
     found = load(preset, threads=2)
@@ -367,10 +409,16 @@ def test_the_default_campaign_spans_what_models_have_to_know():
     assert all(after < 6 * before for before, after in pairwise(sizes))
     asked = problems(found)
     layers = Counter(problem.program.label for problem in asked)
-    assert max(layers.values()) < 1.3 * min(layers.values())
+    typed = [layers.pop(name) for name in LAYERS]
+    assert max(typed) < 1.3 * min(typed)
+    assert layers.keys() == set(HOMOGENEOUS)
+    assert max(layers.values()) < 2 * min(layers.values())
     squares = Counter(p.program.d_out for p in asked if p.program.d_in == p.program.d_out)
     assert min(squares[width] for width in (32, 64, 128, 256)) > 25
-    assert {p.program.heads for p in asked} == {1, 4}
+    assert {p.program.heads for p in asked} == {1, 4, 8}
+    rows = {p.program.d_in for p in asked if p.program.label in HOMOGENEOUS}
+    assert min(rows) == 8
+    assert max(rows) == 2048
     assert {p.threads for p in asked} == {1, 2}
 
 
@@ -415,7 +463,8 @@ def test_the_campaign_for_gpus_is_small():
     ("data", "message"),
     [
         ({"widhts": [8]}, "unknown key 'widhts'; known are corpus, device, graphs, heads, "
-         "kernels, layers, limits, name, programs, sample, squared, threads, variants, widths"),
+         "homogeneous, kernels, layers, limits, name, programs, sample, squared, threads, "
+         "variants, widths"),
         ({"device": "gpu"}, "no device 'gpu': take one of cpu, cuda"),
         ({"name": 3}, "name is 3: give a text"),
         ({"layers": ["gcn"]}, "layers is ['gcn']: take of hgt, rgat, rgcn"),
@@ -451,6 +500,19 @@ def test_a_wrong_campaign_is_refused(data, message):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
+        (
+            {"homogeneous": {"kernels": ["linear"]}},
+            "mine.toml, homogeneous: unknown key 'kernels'; known are heads, layers, squared, "
+            "widths",
+        ),
+        (
+            {"homogeneous": {"layers": ["rgcn"], "squared": [8]}},
+            "mine.toml, homogeneous: layers is ['rgcn']: take of gat, gatv2, gcn, gin, sage",
+        ),
+        (
+            {"homogeneous": {"layers": ["gcn"]}},
+            "mine.toml, homogeneous: it has no widths: give squared or widths",
+        ),
         ({"graphs": [{}]}, "mine.toml, graphs[0]: kind is None: give a text"),
         ({"graphs": ["road"]}, "mine.toml, graphs[0] is 'road': give a table of keys and values"),
         (

@@ -12,6 +12,7 @@ from hetune.variants.frontend.message_passing import adapt_call, is_message_pass
 from hetune.variants.frontend.nn import HGT, FlatLayer, RelationalLayer
 from hetune.variants.frontend.program_layer import ProgramLayer
 from hetune.variants.frontend.type_order import named_for
+from hetune.variants.frontend.vertex.layer import OnVertices, VertexLayer
 from hetune.variants.frontend.wrapper import unwrapped
 from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.program.limitation import limitation
@@ -54,7 +55,9 @@ def _found(module: nn.Module, call: Arguments | None) -> Adapter | Unsupported:
     found = pyg.adapt(module)
     if isinstance(found, Adapter) or found.is_layer:
         return found
-    if is_dgl_layer(module):
+    if isinstance(module, VertexLayer):
+        module = OnVertices(module)
+    elif is_dgl_layer(module):
         module = DglLayer(module)
     elif not is_message_passing(module):
         return found

@@ -12,6 +12,13 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from hetune.variants.errors import InputError
+from hetune.variants.frontend.homogeneous import (
+    gat_program,
+    gatv2_program,
+    gcn_program,
+    gin_program,
+    sage_program,
+)
 from hetune.variants.frontend.kernels import (
     aggregate_program,
     attention_program,
@@ -99,9 +106,19 @@ KERNELS: Mapping[str, Preset] = MappingProxyType(
     }
 )
 """What layers are made of, measured alone."""
+HOMOGENEOUS: Mapping[str, Preset] = MappingProxyType(
+    {
+        "gcn": Preset(lambda d_in, d_out, heads: gcn_program(d_in, d_out), has_heads=False),
+        "sage": Preset(lambda d_in, d_out, heads: sage_program(d_in, d_out), has_heads=False),
+        "gin": Preset(lambda d_in, d_out, heads: gin_program(d_in, d_out), has_heads=False),
+        "gat": Preset(gat_program),
+        "gatv2": Preset(gatv2_program),
+    }
+)
+"""Layers of graphs with one type of edges, for measurements."""
 OF_EVERY_FAMILY = "rgat"
 """A layer whose launches are of every kernel family."""
-PRESETS: Mapping[str, Preset] = MappingProxyType({**LAYERS, **KERNELS})
+PRESETS: Mapping[str, Preset] = MappingProxyType({**LAYERS, **KERNELS, **HOMOGENEOUS})
 
 
 @functools.lru_cache(maxsize=1024)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
 from dataclasses import dataclass, replace
 
 from hetune.variants.passes.product import multiply, multiply_chain
@@ -60,30 +59,34 @@ def _product_first(builder: Builder, op: Op, hint: str) -> str | None:
     rows = builder.types[op.x]
     if len(rows.shape) != 1 or builder.types[op.w].width >= rows.width**2:
         return None
-    starts = _starts(builder, op.x)
-    if len(starts) != 1 or op.x in starts:
+    order = _linear_order(builder, op.x)
+    if len(order) == 1 or sum(not parts for parts in order.values()) != 1:
         return None
-    return _moved(builder, op.x, op, hint)
+    made: dict[str, str] = {}
+    for name, parts in order.items():
+        inner = builder.op(name)
+        if not parts:
+            made[name] = builder.emit(replace(op, x=name), hint)
+        elif isinstance(inner, Reduce):
+            made[name] = _sum_of(builder, inner, made[parts[0]], hint)
+        elif isinstance(inner, Map):
+            args = tuple(made[arg] if arg in parts else arg for arg in inner.args)
+            made[name] = builder.emit(with_operands(inner, args), hint)
+    return made[op.x]
 
 
-def _starts(builder: Builder, name: str) -> Set[str]:
-    """What a value is a linear function of."""
-    found = [_starts(builder, part) for part in _linear_parts(builder, name)]
-    return frozenset().union(*found) if found else {name}
-
-
-def _moved(builder: Builder, name: str, product: Linear, hint: str) -> str:
-    """The linear map of a value, as the same function of what it starts from."""
-    parts = _linear_parts(builder, name)
-    if not parts:
-        return builder.emit(replace(product, x=name), hint)
-    made = [_moved(builder, part, product, hint) for part in parts]
-    op = builder.op(name)
-    if isinstance(op, Reduce):
-        return _sum_of(builder, op, made[0], hint)
-    assert isinstance(op, Map)
-    renamed = dict(zip(parts, made, strict=True))
-    return builder.emit(with_operands(op, tuple(renamed.get(a, a) for a in op.args)), hint)
+def _linear_order(builder: Builder, name: str) -> dict[str, tuple[str, ...]]:
+    """A value and those that it is a linear function of, each after its own parts."""
+    found: dict[str, tuple[str, ...]] = {}
+    stack = [name]
+    while stack:
+        parts = _linear_parts(builder, stack[-1])
+        missing = [part for part in parts if part not in found]
+        if missing:
+            stack += reversed(missing)
+        else:
+            found[stack.pop()] = parts
+    return found
 
 
 def _linear_parts(builder: Builder, name: str) -> tuple[str, ...]:

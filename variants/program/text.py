@@ -47,6 +47,7 @@ from hetune.variants.program.nodes import (
 )
 
 _LINE_LENGTH = 100
+_MOST_DIGITS = 18
 _Item = TypeVar("_Item")
 
 
@@ -276,10 +277,7 @@ class _Parser:
         )
 
     def _whole(self) -> int:
-        token = self._expect("number")
-        if not token.text.isdigit():
-            raise ProgramError(f"line {token.line}: {token.text} is no place in a row shape")
-        return int(token.text)
+        return _count(self._expect("number"), "place in a row shape")
 
     def _fold(self) -> str:
         token = self._expect("name")
@@ -325,10 +323,7 @@ class _Parser:
         self._expect("mark", "[")
         extents: list[int] = []
         while not self._accept("]"):
-            token = self._expect("number")
-            if not token.text.isdigit():
-                raise ProgramError(f"line {token.line}: {token.text} is no extent of a row shape")
-            extents.append(int(token.text))
+            extents.append(_count(self._expect("number"), "extent of a row shape"))
             if self._peek().text != "]":
                 self._expect("mark", ",")
         return tuple(extents)
@@ -370,3 +365,9 @@ class _Parser:
             found = "the end of the line" if token.kind == "newline" else repr(token.text)
             raise ProgramError(f"line {token.line}: expected {wanted}, found {found}")
         return token
+
+
+def _count(token: _Token, what: str) -> int:
+    if not token.text.isdigit() or len(token.text) > _MOST_DIGITS:
+        raise ProgramError(f"line {token.line}: {token.text[:_MOST_DIGITS]} is no {what}")
+    return int(token.text)

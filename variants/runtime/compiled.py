@@ -266,16 +266,14 @@ class CompiledLayer(ModuleWrapper):
         reason = found.reason if isinstance(found, Unsupported) else found.refusal()
         return LayerStatus(name, kind, tuple(self._promoted), reason, last.variant, last.reason)
 
-    def run_module(self, x: Tensor, graph: HeteroGraph) -> Tensor:
+    def run_module(self, *args: Any) -> Any:
         """What the original module gives for a call that a variant cannot be trusted with.
 
         Args:
-            x: Rows of all nodes, float32 [N, width].
-            graph: What on.
+            *args: Of the call: rows, and a graph.
         """
-        args, kwargs = fallback.arguments_for(self.module, self._adapter, (x, graph), {})
-        found: Tensor = self.module(*args, **kwargs)
-        return found
+        args, kwargs = fallback.arguments_for(self.module, self._adapter, args, {})
+        return self.module(*args, **kwargs)
 
     def explain(self, *args: Any, memory_limit: int | None = None, **kwargs: Any) -> Choice:
         """What a call with these arguments would run, and why. Printed, it is a table.

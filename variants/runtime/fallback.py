@@ -94,9 +94,9 @@ def arguments_for(
         match args:
             case Mapping() as x_dict, HeteroGraph() as graph if adapter.signature == "hetero":
                 return (x_dict, _edge_index_dict(adapter, graph)), {}
-            case x, HeteroGraph() as graph if adapter.signature == "flat":
+            case *rows, HeteroGraph() as graph if adapter.signature == "flat":
                 edge_type = order_of(adapter, graph).edge_types(graph)
-                return (x, torch.stack((graph.src, graph.dst)).long(), edge_type), {}
+                return (*rows, torch.stack((graph.src, graph.dst)).long(), edge_type), {}
     raise InputError(
         "the original module takes no HeteroGraph: give it the edge tensors, or meet the "
         "reason that the warning names"

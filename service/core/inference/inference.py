@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,6 @@ from hetune.service.core.graphs.rows import (
     Rows,
     check_nodes,
     count_of,
-    features_of,
     ids_of,
     pick,
     reached,
@@ -25,6 +23,7 @@ from hetune.service.core.inference.answers import Answer, LayerReport, RunReport
 from hetune.service.core.inference.deadline import check_deadline
 from hetune.service.core.inference.layer_run import LayerRun, run_layer
 from hetune.service.core.inference.metrics import Metrics
+from hetune.service.core.inference.model_rows import OutputPlaces, inputs_of
 from hetune.service.core.inference.regret import RegretSamples
 from hetune.service.core.inference.selection import ONCE, VariantSelection
 from hetune.service.core.inference.steps import step
@@ -55,8 +54,9 @@ class _Run:
     module_bytes: int
 
     def graph_of(self, layer: int) -> HeteroGraph:
-        """What a layer runs on: all of the graph, or a part of it."""
-        return self.graph if self.plan.steps is None else self.plan.steps[layer].graph
+        """What a layer runs on: all of the graph, or a part of it, with the layer's loops."""
+        whole = self.graph if self.plan.steps is None else self.plan.steps[layer].graph
+        return self.model.wiring.graph(layer, whole)
 
 
 class Inference:
@@ -85,8 +85,9 @@ class Inference:
         self,
         model: str | Model,
         graph: HeteroGraph | str,
-        features: Tensor | Mapping[str, Tensor],
+        features: Tensor | Mapping[str, Tensor] | None,
         *,
+        inputs: Mapping[str, Tensor] | None = None,
         version: int | None = None,
         nodes: Nodes | None = None,
         subset: Subset = "auto",
@@ -105,14 +106,16 @@ class Inference:
             model: A model, or the name of one that is kept.
             graph: A graph, or the id of one that is kept.
             features: Rows of all nodes in the graph's order, float32 [N, in_channels]; or those
-                of each node type.
+                of each node type; None where the model has rows of its own.
+            inputs: Rows of what else the model takes in, by name, float32 [N, width] or [E, width],
+                edges in the graph's order.
             version: Of a model that is named; the latest if None.
             nodes: Whose rows to give; of all nodes if None, by node type if the features are.
             subset: How to compute rows of some nodes: "full" cuts them out of a run on the whole
                 graph, "reach" runs each layer on what they depend on alone, "auto" does what is
                 predicted to be faster.
-            outputs: Which layers' outputs to give, by number; with jumping connections, the number
-                after the last layer's is that of what they join. The model's if None.
+            outputs: Which outputs to give, by number: each layer's first result; then, with jumping
+                connections, what they join; then all other results. The model's if None.
             variants: Ids to run, None for the selector's choice; one for each layer.
             memory_limit: Most bytes that a layer's temporaries, scratch and result may take.
             explain: Add why variants were chosen.
@@ -130,17 +133,23 @@ class Inference:
         """
         check_deadline(deadline)
         found, given, expected_runs = self._selection.resolve(model, version, graph)
-        joined, wanted = len(found.modules), outputs_of(outputs, found.description.num_outputs)
-        needed = frozenset(range(joined)) if joined in wanted else wanted
-        x = features_of(features, given, found.description.in_channels)
+        places = OutputPlaces(found)
+        wanted = places.wanted(outputs)
+        needed = places.needed(wanted)
+        by_type = isinstance(features, Mapping)
+        rows = inputs_of(found, given, features, inputs or {})
+        if nodes is None and isinstance(features, Mapping) and found.description.result_types:
+            nodes = dict.fromkeys(found.description.result_types)
         check_nodes(nodes, given)
+        if nodes is not None and any(places.is_of_edges(number) for number in wanted):
+            raise InputError("an output has rows of edges: leave nodes out, or ask for others")
 
         asked = None if nodes is None else count_of(nodes, given)
-        self.check_memory(found, 0, wanted | needed, asked)
+        self.check_memory(found, None, wanted | needed, asked)
 
         def layers(graphs: Sequence[HeteroGraph], once: bool) -> tuple[LayerReport, ...]:
-            most = max(graph.num_nodes for graph in graphs)
-            self.check_memory(found, most, wanted | needed, asked)
+            largest = max(graphs, key=lambda graph: graph.num_nodes)
+            self.check_memory(found, largest, wanted | needed, asked)
             return self._selection.layers(
                 found,
                 graphs,
@@ -152,19 +161,22 @@ class Inference:
 
         ids = None if nodes is None else ids_of(nodes, given)
         with self._engine.guarded():
-            plan = planned(given, ids, len(found.modules), needed, subset, layers)
-        by_type = not isinstance(features, Tensor)
+            plan = planned(
+                given, ids, len(found.modules), needed, subset, layers, found.wiring.is_chain
+            )
         named = variants or (None,) * len(found.modules)
         limit = self._limits.run_bytes
         limit = limit if memory_limit is None else min(limit, memory_limit)
         run = _Run(found, given, plan, nodes, by_type, needed, deadline, named, limit)
         with torch.no_grad(), self._engine.guarded():
-            reports, kept = self._compute(run, x)
+            reports, kept = self._compute(run, rows)
         is_free = variants is None and memory_limit is None
         if is_free and plan.steps is None and math.isinf(expected_runs):
             self._regret.offer(found, given, [layer.variant for layer in plan.layers])
-        if joined in wanted:
-            kept[joined] = join([kept[number] for number in range(joined)], found.description)
+        if places.joined in wanted:
+            kept[places.joined] = join(
+                [kept[number] for number in range(len(found.modules))], found.description
+            )
         report = RunReport(
             model=found.name,
             version=found.version,
@@ -174,46 +186,59 @@ class Inference:
         )
         return Answer(report, {number: kept[number] for number in sorted(wanted)})
 
-    def _compute(self, run: _Run, x: Tensor) -> tuple[tuple[LayerReport, ...], dict[int, Rows]]:
-        """What each layer did, and the rows that are needed."""
+    def _compute(
+        self, run: _Run, rows: dict[str, Tensor]
+    ) -> tuple[tuple[LayerReport, ...], dict[int, Rows]]:
+        """What each layer did, and the rows that are needed; `rows` are let go when read."""
         kept: dict[int, Rows] = {}
         reports: list[LayerReport] = []
+        wiring, last = run.model.wiring, run.model.wiring.last_reads()
+        places = OutputPlaces(run.model)
         for number, layer in enumerate(run.plan.layers):
             check_deadline(run.deadline)
             with step("compute", layer=layer.layer, number=number, variant=layer.variant):
-                done = self._layer(run, number, x)
-            x, seconds = done.rows, done.seconds
+                done = self._layer(run, number, rows)
+            seconds = done.seconds
+            rows |= dict(zip(wiring.gives[number], done.results, strict=True))
             use = run.model.compiled[number].use_of(run.graph_of(number))
             prepared = done.uncompiled is not None or use.record(layer.variant, seconds)
             ran = {"measured_seconds": seconds, "threads": done.threads}
             reports.append(layer.model_copy(update={**ran, "uncompiled": done.uncompiled}))
             self._metrics.layer_ran(reports[-1], prepared=prepared)
-            if number in run.needed:
-                kept[number] = self._rows(run, number, x)
+            for name in wiring.gives[number]:
+                if (place := places.number(name)) in run.needed:
+                    kept[place] = self._rows(run, number, rows[name], places.is_of_edges(place))
+            rows = {name: tensor for name, tensor in rows.items() if last.get(name, -1) > number}
         return tuple(reports), kept
 
-    def _layer(self, run: _Run, number: int, x: Tensor) -> LayerRun:
-        """What a layer did, with its finished output."""
-        engine, layer = self._engine, run.plan.layers[number]
+    def _layer(self, run: _Run, number: int, rows: Mapping[str, Tensor]) -> LayerRun:
+        """What a layer did, with its first result finished."""
+        engine, layer, wiring = self._engine, run.plan.layers[number], run.model.wiring
         part = None if run.plan.steps is None else run.plan.steps[number]
-        if part is not None:
-            x = part.inputs(x)
+
+        def given(name: str) -> Tensor:
+            found = rows[name] if part is None else part.inputs(rows[name])
+            return engine.device.put(found) if name in wiring.inputs else found
+
         done = run_layer(
             engine,
             run.model,
             number,
-            engine.device.put(x) if number == 0 else x,
+            [given(name) for name in wiring.reads[number]],
             engine.graph(run.graph_of(number)),
             variant=layer.variant,
             threads=layer.threads,
             most_bytes=run.module_bytes if run.variants[number] is None else 0,
             deadline=run.deadline,
         )
-        out = run.model.epilogues[number](done.rows)
-        return replace(done, rows=out if part is None else part.needed(out))
+        first, *others = done.results
+        out = run.model.epilogues[number](first)
+        return replace(done, results=(out if part is None else part.needed(out), *others))
 
-    def _rows(self, run: _Run, number: int, out: Tensor) -> Rows:
+    def _rows(self, run: _Run, number: int, out: Tensor, is_of_edges: bool) -> Rows:
         """The rows to give, of those that a layer gave."""
+        if is_of_edges:
+            return self._engine.device.fetch(out)
         if run.nodes is None:  # types' rows are parts of one tensor
             return pick(self._engine.device.fetch(out), run.graph, None, run.by_type)
         if run.plan.steps is None:
@@ -222,42 +247,34 @@ class Inference:
         return self._engine.fetch(reached(out, among, run.graph, run.nodes))
 
     def check_memory(
-        self, model: Model, nodes: int, outputs: frozenset[int], asked: int | None = None
+        self,
+        model: Model,
+        graph: HeteroGraph | None,
+        outputs: frozenset[int],
+        asked: int | None = None,
     ) -> None:
-        """Checks what is held at the same time: outputs, a layer's input, copies of its result.
+        """Checks what is held at the same time: outputs, layers' inputs, copies of their results.
 
         Args:
             model: What is to run.
-            nodes: Of what it runs on.
+            graph: What it runs on; None where that is not known yet.
             outputs: Which are given.
             asked: Rows of each, as often as they are asked for; a row of each node if None.
 
         Raises:
             TooLargeError: It is over the service's limit.
         """
-        widths = model.description.widths
-        kept = sum((*widths, model.description.out_channels)[number + 1] for number in outputs)
-        held = zip(itertools.pairwise(widths), model.epilogues, strict=True)
-        at_work = max(a + b * (1 + finish.copies) for (a, b), finish in held)
+        nodes = 0 if graph is None else graph.num_nodes
+        edges = 0 if graph is None else graph.num_edges
+        copies = [epilogue.copies for epilogue in model.epilogues]
+        places = OutputPlaces(model)
         rows, ids = (nodes, 0) if asked is None else (asked, _IDS_BYTES)
+        kept = sum(
+            places.width(number) * (edges if places.is_of_edges(number) else rows)
+            for number in outputs
+        )
         check_limit(
             "bytes for features and outputs",
-            (nodes * at_work + rows * kept) * _FLOAT_BYTES + rows * ids,
+            model.wiring.most_bytes(copies, nodes, edges) + kept * _FLOAT_BYTES + rows * ids,
             self._limits.run_bytes,
         )
-
-
-def outputs_of(outputs: Sequence[int] | None, count: int) -> frozenset[int]:
-    """The outputs that are asked for, of so many; the last one if None are named.
-
-    Raises:
-        InputError: There is no such output, or an empty list of them.
-    """
-    if outputs is None:
-        return frozenset({count - 1})
-    for number in outputs:
-        if not 0 <= number < count:
-            raise InputError(f"there is no output {number}: number them from 0 to {count - 1}")
-    if not outputs:
-        raise InputError("outputs is empty: name at least one layer, or leave it out")
-    return frozenset(outputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -12,6 +13,7 @@ from hetune.service.core.models.models import Model
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import used_threads, using_threads
 from hetune.variants.program.interpreter_memory import interpreter_bytes
+from hetune.variants.registry import default_registry
 from hetune.variants.runtime.float32_range import OUTGROWN, OutgrownError, check_finite
 
 
@@ -20,13 +22,13 @@ class LayerRun:
     """What a layer did.
 
     Attributes:
-        rows: Its result, float32 [N, width].
+        results: Float32 [rows, width].
         seconds: That it took.
         threads: That it used.
         uncompiled: Why the module ran in the variant's stead; None where the variant did.
     """
 
-    rows: Tensor
+    results: tuple[Tensor, ...]
     seconds: float
     threads: int
     uncompiled: str | None = None
@@ -36,7 +38,7 @@ def run_layer(
     engine: Engine,
     model: Model,
     number: int,
-    x: Tensor,
+    rows: Sequence[Tensor],
     graph: HeteroGraph,
     *,
     variant: str,
@@ -50,7 +52,7 @@ def run_layer(
         engine: Where model, rows and graph are.
         model: Whose layer to run.
         number: The layer's.
-        x: Rows of all nodes, float32 [N, width].
+        rows: What it takes in, float32 [rows, width].
         graph: What on.
         variant: Id of what was chosen.
         threads: That its kernels use.
@@ -59,20 +61,31 @@ def run_layer(
 
     Raises:
         OutgrownError: A number outgrows float32, and the module would need more memory.
+        TooLargeError: The model's kernels took too long to compile.
         DeadlineError: The deadline has passed before the module could begin.
     """
     layer = model.compiled[number]
     with using_threads(threads):
+        model.compiling.check()
+        known = default_registry().loads.compiled
         start = engine.device.now()
         try:
-            rows = layer(x, graph, variant=variant)
+            results = _several(layer(*rows, graph, variant=variant))
             seconds = engine.device.now() - start
             if not engine.device.is_host:
-                check_finite(variant, rows, (x, *layer.parameters()))
-            return LayerRun(rows, seconds, used_threads())
+                for result in results:
+                    check_finite(variant, result, (*rows, *layer.parameters()))
+            return LayerRun(results, seconds, used_threads())
         except OutgrownError:
             if interpreter_bytes(model.modules[number].program(), graph) > most_bytes:
                 raise
+        finally:
+            if default_registry().loads.compiled != known:
+                model.compiling.add(engine.device.now() - start)
         check_deadline(deadline)
-        rows = layer.run_module(x, graph)
-        return LayerRun(rows, engine.device.now() - start, used_threads(), OUTGROWN)
+        results = _several(layer.run_module(*rows, graph))
+        return LayerRun(results, engine.device.now() - start, used_threads(), OUTGROWN)
+
+
+def _several(found: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return found if isinstance(found, tuple) else (found,)

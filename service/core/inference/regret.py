@@ -18,6 +18,7 @@ from hetune.service.core.models.models import Model
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import using_threads
+from hetune.variants.program.nodes import Space
 
 ROUNDS = 3
 _RUNNERS_UP = 2
@@ -45,7 +46,7 @@ class RegretSample:
     _model: Model
     _number: int
     _graph: HeteroGraph
-    _x: torch.Tensor
+    _rows: tuple[torch.Tensor, ...]
 
     def run(self, variant: str) -> float:
         """Runs the layer once by a variant, and gives the seconds. The first run prepares it.
@@ -59,7 +60,7 @@ class RegretSample:
         with engine.guarded(), torch.no_grad(), threads:
             graph = engine.graph(self._graph)
             start = engine.device.now()
-            layer(self._x, graph, variant=variant)
+            layer(*self._rows, graph, variant=variant)
             return engine.device.now() - start
 
 
@@ -120,9 +121,11 @@ class RegretSamples:
         if offered is None:
             return None
         model, graph, number, chosen = offered
-        module = model.modules[number]
-        width = model.description.widths[number]
-        feature_bytes = graph.num_nodes * width * _FLOAT_BYTES
+        module, wiring = model.modules[number], model.wiring
+        types = [wiring.types[name] for name in wiring.reads[number]]
+        counts = {Space.NODE: graph.num_nodes, Space.EDGE: graph.num_edges}
+        graph = wiring.graph(number, graph)
+        feature_bytes = sum(counts[type_.space] * type_.width for type_ in types) * _FLOAT_BYTES
         limit = self._limits.run_bytes - feature_bytes
         selector, placed = self._follower.active.selector, self._engine.graph(graph)
         precision = model.description.precision
@@ -139,11 +142,14 @@ class RegretSamples:
         others = [candidate.id for candidate in candidates if candidate.id != chosen]
         if not others:
             return None
-        x = self._engine.device.put(torch.randn(graph.num_nodes, width))
+        rows = tuple(
+            self._engine.device.put(torch.randn(counts[type_.space], type_.width))
+            for type_ in types
+        )
         variants = chosen, *others[:_RUNNERS_UP]
         engine = self._engine
         return RegretSample(
-            module.kind, variants, threads, engine, model, number, graph.unindexed(), x
+            module.kind, variants, threads, engine, model, number, graph.unindexed(), rows
         )
 
     def record(self, sample: RegretSample, seconds: dict[str, list[float]]) -> float:

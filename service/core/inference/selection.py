@@ -149,7 +149,7 @@ class VariantSelection:
         reports = []
         with self._metrics.select_seconds.time(), step("select", cost_model=active.model):
             for number, (graph, variant) in enumerate(zip(graphs, wanted, strict=True)):
-                module = model.modules[number]
+                module, graph = model.modules[number], model.wiring.graph(number, graph)
                 precision = model.description.precision
                 given = selector, module, graph, expected_runs, limit, precision
                 choose = partial(self._ask, selector.choose, *given)

@@ -25,6 +25,7 @@ NODE_SECONDS = 50e-9
 """What a layer's own graph costs beside running on it: cutting it out, indexing and describing it,
 choosing a variant and binding it. For each graph, edge and node; chosen roughly after noisy runs on
 one machine."""
+_NO_CHAIN = "a layer of the model reads more than what the one before gives for near nodes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ def planned(
     outputs: Collection[int],
     subset: Subset,
     layers: Layers,
+    is_chain: bool = True,
 ) -> SubsetPlan:
     """What to run for rows of some nodes.
 
@@ -59,9 +61,10 @@ def planned(
         outputs: Layers whose rows are asked for.
         subset: How to compute them.
         layers: Chooses variants.
+        is_chain: Whether each layer reads what the one before gives for near nodes alone.
 
     Raises:
-        InputError: All rows are asked for, but by reach.
+        InputError: All rows are asked for, but by reach; or the layers are no such chain.
         MemoryLimitError: No variant of a layer fits the limit.
         TooLargeError: What would be held is over the service's limit.
     """
@@ -69,6 +72,12 @@ def planned(
         if subset == "reach":
             raise InputError("subset is 'reach', but nodes are missing: name those to compute")
         return SubsetPlan(layers((graph,) * depth, False))
+    if not is_chain:
+        if subset == "reach":
+            raise InputError(f"subset is 'reach', but {_NO_CHAIN}: take 'full'")
+        reason = "as asked for" if subset == "full" else _NO_CHAIN
+        report = SubsetReport(how="full", reason=reason)
+        return SubsetPlan(layers((graph,) * depth, False), None, report)
     if subset == "full":
         whole = layers((graph,) * depth, False)
         return SubsetPlan(whole, None, SubsetReport(how="full", reason="as asked for"))

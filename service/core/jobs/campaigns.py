@@ -11,7 +11,7 @@ from hetune.profiling.corpus import size_of, whole
 from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.formats.safe_names import check_plain
 from hetune.variants.errors import CampaignError, MalformedError
-from hetune.variants.frontend.presets import LAYERS, MOST_WIDTH
+from hetune.variants.frontend.presets import HOMOGENEOUS, MOST_WIDTH
 from hetune.variants.graph.threads import MOST_THREADS
 
 MOST_GRAPHS = 1_000
@@ -62,28 +62,34 @@ def campaign_of(asked: str | Mapping[str, object], limits: ServiceLimits) -> Cam
 
 def _check_counts(asked: Mapping[str, object]) -> None:
     """Before any is drawn, made, or looked at with all others."""
-    for key in ("layers", "kernels", "programs", "widths", "squared", "heads", "threads"):
-        given = asked.get(key)
-        if isinstance(given, list):
-            check_limit(f"entries of {key}", len(given), _MOST_ENTRIES)
     threads = asked.get("threads")
     given = threads if isinstance(threads, list) else [threads]
     numbers = [count for count in given if isinstance(count, int)]
     check_limit("threads", max(numbers, default=0), MOST_THREADS)
-    numbers = [n for key in ("widths", "squared", "heads") for n in _numbers(asked.get(key))]
-    check_limit("columns", max(numbers, default=0), MOST_WIDTH)
-    kinds = ("layers", "kernels"), ("widths", "squared"), ("heads",)
-    entries = [[entry for key in keys for entry in _entries(asked.get(key))] for keys in kinds]
-    if not entries[0]:
-        entries[0] = [*LAYERS]
-    made = math.prod(max(1, len(set(map(repr, each)))) for each in entries)
-    check_limit("combinations of layer, widths and heads", made, _MOST_PROGRAMS)
-    check_limit("combinations", math.prod(max(1, len(e)) for e in entries), _MOST_COMBINATIONS)
+    inner = asked.get("homogeneous")
+    for table in (asked, inner) if isinstance(inner, dict) else (asked,):
+        _check_programs(table)
     corpus, graphs = asked.get("corpus"), asked.get("graphs")
     drawn = corpus.get("graphs") if isinstance(corpus, dict) else None
     count = drawn if isinstance(drawn, int) else 0
     count += len(graphs) if isinstance(graphs, list) else 0
     check_limit("graphs", count, MOST_GRAPHS)
+
+
+def _check_programs(table: Mapping[str, object]) -> None:
+    for key in ("layers", "kernels", "programs", "widths", "squared", "heads", "threads"):
+        given = table.get(key)
+        if isinstance(given, list):
+            check_limit(f"entries of {key}", len(given), _MOST_ENTRIES)
+    numbers = [n for key in ("widths", "squared", "heads") for n in _numbers(table.get(key))]
+    check_limit("columns", max(numbers, default=0), MOST_WIDTH)
+    kinds = ("layers", "kernels"), ("widths", "squared"), ("heads",)
+    entries = [[entry for key in keys for entry in _entries(table.get(key))] for keys in kinds]
+    if not entries[0]:
+        entries[0] = [*HOMOGENEOUS]  # more than there are of layers with types
+    made = math.prod(max(1, len(set(map(repr, each)))) for each in entries)
+    check_limit("combinations of layer, widths and heads", made, _MOST_PROGRAMS)
+    check_limit("combinations", math.prod(max(1, len(e)) for e in entries), _MOST_COMBINATIONS)
 
 
 def _entries(given: object) -> list[object]:

@@ -11,17 +11,23 @@ from hetune.service.core.formats.documents import Document, Positive
 from hetune.variants.errors import GraphError, ProgramError
 from hetune.variants.frontend.presets import HgtName, RgatName, RgcnName
 from hetune.variants.graph.convert.edge_index_dict import relation_names
+from hetune.variants.graph.loops import Loops
 from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.kernel.precision import Precision
 from hetune.variants.program.labeled import LabeledProgram
 
 _MOST_LAYERS = 64
 _MOST_TEXT = 20_000
+_MOST_INPUTS = 64
 Width = Annotated[int, Field(ge=1, le=65536)]
 Relations = Annotated[int, Field(ge=0, le=1_000_000)]
 Activation = Literal["none", "relu", "elu", "gelu", "tanh"]
 Normalization = Literal["none", "layer", "batch"]
 Jumping = Literal["none", "cat", "max"]
+InputName = Annotated[
+    str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]{0,63}|[0-9]{1,2}(\.[0-9]{1,2})?)$")
+]
+TableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 
 
 class _Layer(Document):
@@ -83,10 +89,20 @@ class HgtLayer(_Layer):
 
 
 class ProgramDocument(_Layer):
-    """A program of one's own, as `hetune.layers.show` prints it."""
+    """A program of one's own, as `hetune.layers.show` prints it.
+
+    `inputs` say what each of its features and constants is: an input of the model, such as "x", or
+    what a layer before gives, such as "2", or "2.1" for that layer's second result. By default it
+    takes in what the layer before gives. `loops` are what becomes of the graph's self loops.
+    """
 
     layer: Literal["program"]
     program: Annotated[str, Field(max_length=_MOST_TEXT)]
+    inputs: Annotated[
+        tuple[InputName, ...] | None,
+        Field(max_length=_MOST_INPUTS, exclude_if=lambda names: names is None),
+    ] = None
+    loops: Annotated[Loops, Field(exclude_if=lambda loops: loops == "given")] = "given"
 
     @field_validator("program")
     @classmethod
@@ -127,6 +143,9 @@ class ModelDescription(Document):
     in its own order, one with others is refused.
 
     With a precision of "bf16" tables that edges read may be stored so.
+
+    `tables` are inputs that belong to the model, such as embeddings: the number of their rows, one
+    for each node of its graphs. Features by node type get an answer for `result_types` alone.
     """
 
     most_fields: ClassVar[int | None] = _MOST_LAYERS << 5
@@ -138,6 +157,11 @@ class ModelDescription(Document):
     node_types: Names = None
     jumping: Jumping = "none"
     precision: Annotated[Precision, Field(exclude_if=lambda name: name == "float32")] = "float32"
+    tables: Annotated[
+        dict[TableName, Positive],
+        Field(max_length=_MOST_INPUTS, exclude_if=lambda tables: not tables),
+    ] = Field(default_factory=dict)
+    result_types: Names = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:

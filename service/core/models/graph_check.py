@@ -41,7 +41,7 @@ def check_fits(model: Model, graph: HeteroGraph, advice: Advice = _ADVICE) -> No
     """
     for adapter, layer in zip(model.adapters, model.compiled, strict=True):
         if adapter.metadata is None and layer.vocabulary is None:
-            _check_count(adapter.num_relations, graph, advice)
+            _check_count(model.description.num_relations, graph, advice)
         else:
             layer.check_graph(graph, advice.names)
 

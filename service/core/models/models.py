@@ -18,7 +18,9 @@ from hetune.service.core.models.aliases import SEPARATOR, ModelAliases
 from hetune.service.core.models.description import ModelDescription
 from hetune.service.core.models.engine import Engine
 from hetune.service.core.models.epilogue import Epilogue
+from hetune.service.core.models.program_limits import CompileTime, check_kernels
 from hetune.service.core.models.stack import epilogues_of, modules_of
+from hetune.service.core.models.wiring import Wiring, wiring_of
 from hetune.service.core.storage.cache import BytesCache
 from hetune.service.core.storage.folder import Folder
 from hetune.variants.errors import (
@@ -30,6 +32,7 @@ from hetune.variants.errors import (
 )
 from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.frontend.nn import RelationalLayer
+from hetune.variants.frontend.program_layer import ProgramLayer
 from hetune.variants.program.canonical import digest
 from hetune.variants.runtime.compiled import CompiledLayer
 
@@ -53,6 +56,9 @@ class Model:
         compiled: The same layers, compiled; runs name the variant.
         epilogues: What follows each layer.
         nbytes: Of its weights.
+        wiring: What layers read and give.
+        tables: Inputs that belong to the model, by name, float32 [nodes, width].
+        compiling: How long its kernels took to compile.
     """
 
     name: str
@@ -64,6 +70,9 @@ class Model:
     compiled: tuple[CompiledLayer, ...]
     epilogues: tuple[Epilogue, ...]
     nbytes: int
+    wiring: Wiring
+    tables: Mapping[str, Tensor]
+    compiling: CompileTime
 
 
 class ModelStore:
@@ -104,11 +113,13 @@ class ModelStore:
         Raises:
             MalformedError: The name or the number is none.
             InputError: Weights do not fit the description, or a name holds a control character.
+            TooLargeError: Its programs have more kernels than are compiled for a model.
             ConflictError: The version is there, and differs.
             FolderError: It cannot be written, or is there and damaged.
         """
         path = self._path(name, version)
-        modules_of(description, weights)
+        modules = modules_of(description, weights)
+        check_kernels([m.program() for m in modules if isinstance(m, ProgramLayer)])
         if (types := description.metadata) is not None:
             check_plain("node type", types.ntypes)
             check_plain("edge type", (name for names in types.etypes for name in names))
@@ -159,6 +170,9 @@ class ModelStore:
             compiled=compiled,
             epilogues=epilogues,
             nbytes=nbytes,
+            wiring=wiring_of(description, [module.program() for module in modules]),
+            tables={name: weights[f"tables.{name}"] for name in description.tables},
+            compiling=CompileTime(),
         )
 
     def get(self, name: str, version: int | None = None) -> Model:

@@ -27,14 +27,15 @@ from hetune.service.core.models.epilogue import (
     activation_of,
     normalization_of,
 )
+from hetune.service.core.models.program_limits import check_program, check_weights
+from hetune.service.core.models.wiring import wiring_of
 from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.frontend.program_layer import ProgramLayer
 from hetune.variants.graph.vocabulary import Vocabulary, VocabularyLike
 from hetune.variants.kernel.precision import Precision
 from hetune.variants.program.labeled import LabeledProgram
-from hetune.variants.program.nodes import Program, Space
-from hetune.variants.program.text import show_param
+from hetune.variants.program.nodes import Space
 from hetune.variants.runtime.compiled import CompiledLayer
 
 _SHOWN = 8
@@ -48,8 +49,8 @@ def modules_of(
 
     Args:
         description: The layers.
-        weights: Float32, the state dict of a module list of the layers: ``0.weight``, ...; and
-            their normalizations' parameters: ``0.normalization.weight``, ...
+        weights: Float32, the state dict of a module list of the layers: ``0.weight``, ...; their
+            normalizations' parameters: ``0.normalization.weight``, ...; and ``tables.x``, ...
 
     Raises:
         InputError: A width does not fit, or names, dtypes or shapes of weights do not.
@@ -65,6 +66,9 @@ def modules_of(
             for number, width in enumerate(description.widths[1:])
             for name in _parameters(description, number).values()
         }
+        wiring = wiring_of(description, [module.program() for module in _layers(stack)])
+        for name, rows in description.tables.items():
+            normalizing[f"tables.{name}"] = torch.empty(rows, wiring.types[name].width)
     _check_names(set(weights), {*expected, *normalizing})
     for name, wanted in (expected | normalizing).items():
         given = weights[name]
@@ -75,6 +79,10 @@ def modules_of(
             )
     stack.load_state_dict({name: weights[name] for name in expected}, assign=True)
     stack.requires_grad_(False).eval()
+    return _layers(stack)
+
+
+def _layers(stack: nn.ModuleList) -> tuple[RelationalLayer, ...]:
     found = tuple(stack)
     assert all(isinstance(module, RelationalLayer) for module in found)
     return found  # type: ignore[return-value]
@@ -117,42 +125,28 @@ def _module(layer: Layer, width: int, description: ModelDescription) -> Relation
             assert metadata is not None
             return HGT(width, layer.out_channels, (metadata.ntypes, metadata.etypes), **options)
         case ProgramDocument():
-            return _program_layer(layer, width, description)
+            return _program_layer(layer, description)
 
 
-def _program_layer(
-    layer: ProgramDocument, width: int, description: ModelDescription
-) -> ProgramLayer:
-    labeled = LabeledProgram.parse(layer.program)
-    _check_served(labeled.program)
-    if (labeled.d_in, labeled.d_out) != (width, layer.out_channels):
+def _program_layer(layer: ProgramDocument, description: ModelDescription) -> ProgramLayer:
+    program = LabeledProgram.parse(layer.program).program
+    check_program(program)
+    if (width := program.type_of(program.results[0]).width) != layer.out_channels:
         raise InputError(
-            f"the program {labeled.label} takes rows of {labeled.d_in} and gives out rows of "
-            f"{labeled.d_out}, and stands where {width} come in and {layer.out_channels} go out"
+            f"the program {program.name} gives out rows of {width}, and out_channels is "
+            f"{layer.out_channels}: make them equal"
         )
     ntypes = description.node_types or (description.metadata and description.metadata.ntypes)
     rows = {Space.ETYPE: description.num_relations, Space.NTYPE: len(ntypes or ("",))}
+    check_weights(program, rows)
     weights = {
         param.name: torch.empty((rows.get(param.type.space, 1), *param.type.shape))
-        for param in labeled.program.params
+        for param in program.params
         if param.role == "weight"
     }
-    return ProgramLayer(labeled.program, weights)
-
-
-def _check_served(program: Program) -> None:
-    """Raises `InputError` unless a program has one feature and one result, both of nodes."""
-    inputs = [param for param in program.params if param.role != "weight"]
-    kinds = [param.type.space for param in inputs], [param.role for param in inputs]
-    if kinds != ([Space.NODE], ["feature"]):
-        named = ", ".join(map(show_param, inputs)) or "none"
-        raise InputError(f"the program's inputs are {named}: those that are served have one, x")
-    spaces = [program.type_of(result).space for result in program.results]
-    if spaces != [Space.NODE]:
-        named = " and ".join(spaces)
-        raise InputError(
-            f"the program's results are rows of {named}: those that are served have one, of nodes"
-        )
+    found = ProgramLayer(program, weights)
+    found.num_relations = description.num_relations
+    return found
 
 
 def _check_names(given: set[str], expected: set[str]) -> None:
@@ -197,8 +191,6 @@ def describe(
             allowed.add(given.precision)
             given = given.module
         module = from_pyg(given) if type(given).__module__.startswith(_PYG) else given
-        if isinstance(module, ProgramLayer):
-            _check_served(module.program())
         if isinstance(module, RelationalLayer):
             name = "program" if isinstance(module, ProgramLayer) else module.kind
             layers.append({"layer": name, "out_channels": module.out_channels})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, TypeAlias
 
+import numpy as np
 import torch
-from pydantic import ConfigDict, WithJsonSchema
+from pydantic import ConfigDict, Field, WithJsonSchema
 from torch import Tensor
 
 from hetune.service.core.formats.container import Content
@@ -23,6 +25,7 @@ from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.formats.message import unpack
 from hetune.service.core.formats.number_fields import (
     MaybeTypedRows,
+    Numbers,
     ShortIntegers,
     TypedIntegers,
     TypedRows,
@@ -38,6 +41,8 @@ from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 
 JsonRows: TypeAlias = JsonArray | dict[str, JsonArray]
+_TENSORS = ("x", "inputs", "nodes", "graph")
+_MOST_INPUTS = 64
 
 
 class SelectHeader(Document):
@@ -59,8 +64,9 @@ class _RunHeader(SelectHeader):
 class InferHeader(_RunHeader):
     """A run of a model on a graph, in safetensors: arrays are tensors.
 
-    Features are tensors, too, or the name of features that are kept with the graph. `nodes` are
-    tensors, but for node types all of whose rows are wanted.
+    Features are tensors, too, or the name of features that are kept with the graph; what else the
+    model takes in are tensors `inputs/<name>`. `nodes` are tensors, but for node types all of whose
+    rows are wanted.
     """
 
     most_fields: ClassVar[int | None] = MOST_TYPED
@@ -103,17 +109,19 @@ class InferDocument(_RunHeader):
     """A run of a model on a graph.
 
     `x` are rows of numbers, of all nodes or by node type; or `features` is the name of features
-    that are kept with the graph. Of a node type of `nodes` null stands for all.
+    that are kept with the graph. `inputs` are what else the model takes in, by name: a number or a
+    row for each node or edge. Of a node type of `nodes` null stands for all.
     """
 
     has_arrays: ClassVar[bool] = True
     most_fields: ClassVar[int | None] = MOST_TYPED
     graph: str | GraphDocument
-    model_config = ConfigDict(
-        json_schema_extra={"oneOf": [{"required": ["x"]}, {"required": ["features"]}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"not": {"required": ["x", "features"]}})
     x: MaybeTypedRows = None
     features: Annotated[str | None, WithJsonSchema({"type": "string"})] = None
+    inputs: Annotated[dict[str, Numbers], Field(max_length=_MOST_INPUTS)] = Field(
+        default_factory=dict
+    )
     nodes: TypedIntegers = None
 
 
@@ -131,16 +139,18 @@ class InferRequest:
         header: The rest, without lists of what is a tensor here.
         graph: A graph, or an id.
         features: Rows of all nodes, or by node type, which may not be read yet; or the name of
-            those that the graph has.
+            those that the graph has; None where the model has its own.
+        inputs: Rows of the model's other inputs, by name.
         nodes: Whose rows to answer with.
     """
 
     header: _RunHeader
     graph: HeteroGraph | str
-    features: Features | JsonRows | str
+    features: Features | JsonRows | str | None
+    inputs: Mapping[str, Tensor]
     nodes: Nodes | None
 
-    def rows(self, width: int) -> Features | str:
+    def rows(self, width: int) -> Features | str | None:
         """The features, read.
 
         Args:
@@ -151,7 +161,7 @@ class InferRequest:
                 float32.
         """
         given = self.features
-        if isinstance(given, str | Tensor):
+        if given is None or isinstance(given, str | Tensor):
             return given
         if isinstance(given, JsonArray):
             return _matrix("x", given, width)
@@ -173,10 +183,12 @@ class InferRequest:
         """
         header, seconds = self.header, self.header.deadline_seconds
         found = service.models.get(model, header.version)
+        rows = self.rows(found.description.in_channels)
         return service.inference.run(
             found,
             self.graph,
-            service.features.resolve(self.graph, self.rows(found.description.in_channels)),
+            None if rows is None else service.features.resolve(self.graph, rows),
+            inputs=self.inputs,
             nodes=self.nodes,
             subset=header.subset,
             outputs=header.outputs,
@@ -209,24 +221,35 @@ def read_infer(media: Media, body: Content, limits: ServiceLimits) -> InferReque
         document = parse(InferDocument, bytes(body))
         _check_one(document.features, document.x)
         given = document.features if document.x is None else document.x
-        assert given is not None
+        dropped: dict[str, object] = {
+            "graph": "",
+            "features": None,
+            "x": None,
+            "nodes": None,
+            "inputs": {},
+        }
         return InferRequest(
-            document.model_copy(update={"graph": "", "features": None, "x": None, "nodes": None}),
+            document.model_copy(update=dropped),
             _graph_in(document.graph, limits),
             given,
+            {name: torch.from_numpy(_floats(name, rows)) for name, rows in document.inputs.items()},
             _nodes(document.nodes),
         )
     message = unpack(body)
     header = parse(InferHeader, message.document)
     graph = _contained(header.graph, message.group("graph"), limits)
     for name in message.tensors:
-        if name.partition("/")[0] not in ("x", "nodes", "graph"):
-            raise MalformedError(f"there is no use for the tensor {name!r}: give x, nodes, graph")
+        if name.partition("/")[0] not in _TENSORS:
+            named = ", ".join(_TENSORS)
+            raise MalformedError(f"there is no use for the tensor {name!r}: give {named}")
     x = message.group("x")
     _check_one(header.features, x)
     features = header.features if x is None else x
-    assert features is not None
-    return InferRequest(header, graph, features, _with_whole(message.group("nodes"), header.nodes))
+    inputs = message.group("inputs")
+    if isinstance(inputs, Tensor):
+        raise MalformedError("the inputs have no names: give inputs/<name>")
+    nodes = _with_whole(message.group("nodes"), header.nodes)
+    return InferRequest(header, graph, features, inputs or {}, nodes)
 
 
 def read_select(
@@ -250,11 +273,6 @@ def read_select(
 def _check_one(features: object, x: object) -> None:
     if features is not None and x is not None:
         raise MalformedError("there are both x and features: give one")
-    if features is None and x is None:
-        raise MalformedError(
-            "features are missing: give rows as x, of all nodes or by node type, or as features "
-            "the name of those that are kept with the graph"
-        )
 
 
 def _graph_in(graph: str | GraphHeader, limits: ServiceLimits) -> HeteroGraph | str:
@@ -278,6 +296,11 @@ def _contained(
 
 def _name(ntype: str) -> str:
     return f"x of {ntype[:64]!r}"
+
+
+def _floats(name: str, rows: JsonArray) -> np.ndarray:
+    what = f"the input {name[:64]!r}"
+    return rows.matrix(what) if rows.is_nested else rows.floats(what, np.float32)
 
 
 def _matrix(what: str, rows: JsonArray, width: int | None) -> Tensor:

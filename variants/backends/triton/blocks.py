@@ -174,11 +174,12 @@ def with_runs(offsets: str, axes: tuple[Axis, ...], shape: tuple[int, ...]) -> s
     """Offsets of rows' elements, with what a compiler is told of their order.
 
     Threads take the axes with the longest runs of neighbours first; of equal ones, that depends on
-    Triton's version. So edges, which are to be one thread's, are said to have the shortest.
-    How wide loads are depends on the last axis alone, whose runs are as long as said.
+    Triton's version. So edges, which are to be one thread's, are said to have the shortest, and the
+    last axis the longest: how wide loads are depends on it alone, and its runs are as long as said.
     """
     *others, last = axes or ("n",)
     if "u" not in others or not isinstance(last, int):
         return offsets
-    runs = [*(1 << place for place in range(len(others))), power_of_two(shape[last])]
+    longest = power_of_two(shape[last])
+    runs = [*(min(1 << place, longest // 2) for place in range(len(others))), longest]
     return f"tl.max_contiguous({offsets}, {runs})"

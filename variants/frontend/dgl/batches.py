@@ -52,7 +52,7 @@ class NodeRows:
 
     def __init__(self, moves: Moves, nodes: Frame, messages: Frame) -> None:
         self.data = nodes
-        self.mailbox = {name: Messages(moves, rows) for name, rows in messages.items()}
+        self.mailbox = {name: Mailbox(moves, rows) for name, rows in messages.items()}
         self._moves = moves
 
     def __len__(self) -> int:
@@ -61,7 +61,7 @@ class NodeRows:
     batch_size = __len__
 
 
-class Messages:
+class Mailbox:
     """What came to each node, ``[nodes, messages, *row shape]``; it is kept as rows of edges.
 
     Functions of each message give messages, and functions over them, along axis 1, rows of nodes.
@@ -86,8 +86,8 @@ class Messages:
                 f"{name} of all messages of a node: functions of each message, and sum, mean, max, "
                 "min and softmax over them, are programs"
             )
-        moves = next(arg._moves for arg in args if isinstance(arg, Messages))
-        return Messages(moves, func(*(_of_edges(moves, arg) for arg in args), **kwargs))
+        moves = next(arg._moves for arg in args if isinstance(arg, Mailbox))
+        return Mailbox(moves, func(*(_of_edges(moves, arg) for arg in args), **kwargs))
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(Tensor, name, None)
@@ -97,10 +97,10 @@ class Messages:
 
 
 def _operator(name: str) -> None:
-    def operator(self: Messages, *args: Any) -> Any:
-        return Messages.__torch_function__(getattr(Tensor, name), (), (self, *args))
+    def operator(self: Mailbox, *args: Any) -> Any:
+        return Mailbox.__torch_function__(getattr(Tensor, name), (), (self, *args))
 
-    setattr(Messages, name, operator)
+    setattr(Mailbox, name, operator)
 
 
 for _name in words("add radd sub rsub mul rmul truediv rtruediv pow neg matmul gt lt ge le abs"):
@@ -109,7 +109,7 @@ for _name in words("add radd sub rsub mul rmul truediv rtruediv pow neg matmul g
 
 def _of_edges(moves: Moves, value: Any) -> Any:
     """An operand with a row for each edge: of nodes, what was spread over their messages is."""
-    if isinstance(value, Messages):
+    if isinstance(value, Mailbox):
         return value._rows
     if isinstance(value, Tensor) and value.dim() > 1 and value.shape[:2] == (moves.num_nodes, 1):
         return moves.at_dst(value.squeeze(1))
@@ -119,7 +119,7 @@ def _of_edges(moves: Moves, value: Any) -> Any:
 def _over(
     name: str,
     func: Callable[..., Any],
-    x: Messages,
+    x: Mailbox,
     dim: int | None = None,
     keepdim: bool = False,
     **kwargs: Any,
@@ -131,11 +131,11 @@ def _over(
     axis = dim + rows.dim() + 1 if dim < 0 else dim
     if axis > 1:
         given = {"keepdim": keepdim} if name != "softmax" else {}
-        return Messages(moves, func(rows, axis - 1, **given, **kwargs))
+        return Mailbox(moves, func(rows, axis - 1, **given, **kwargs))
     if axis == 0:
         raise NotTraceable(f"{name} over all nodes")
     if name == "softmax":
-        return Messages(moves, moves.softmax(rows))
+        return Mailbox(moves, moves.softmax(rows))
     found = moves.reduced(rows, name.removeprefix("a"))
     found = found.unsqueeze(1) if keepdim else found
     return _First(found) if name in ("max", "min") else found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -106,7 +106,8 @@ class Traced:
     @property
     def num_etypes(self) -> int:
         """How many rows weights have that depend on the types of edges."""
-        return self.kinds[Space.EDGE].count if Space.EDGE in self.kinds else 1
+        kinds = self.kinds.get(Space.EDGE)
+        return 1 if kinds is None else kinds.count or int(kinds.index.max()) + 1
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -170,7 +171,7 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
         rows = recorder.emit(Reshape(whole, squeezed(value.shape[1:])), f"{name}_rows")
         shape = tuple(value.shape)
         given[name] = symbol(RowValue(rows, 0), shape, value.dtype, value.device, interpreter)
-    twin = _on_symbols(module, interpreter)
+    twin = on_symbols(module, interpreter)
     with torch.no_grad():
         try:
             with tape:
@@ -180,13 +181,27 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
     return _traced(type(original(module)).__name__, recorder, result)
 
 
-def _on_symbols(module: nn.Module, interpreter: Interpreter) -> Any:
-    """A twin of a module, its parameters and buffers symbols; what it sets stays with it."""
+def on_symbols(
+    module: nn.Module,
+    interpreter: Interpreter,
+    forward_of: Callable[[str, nn.Module], Callable[..., Any] | None] = lambda path, part: None,
+) -> Any:
+    """A twin of a module, its parameters and buffers symbols; what it sets stays with it.
+
+    Args:
+        module: The module.
+        interpreter: Gives functions of symbols a meaning.
+        forward_of: What is called in place of a part, by path; None: its own forward, on symbols.
+    """
     twins: dict[int, Any] = {}
 
     def twin_of(part: nn.Module, prefix: str) -> Any:
         if id(part) in twins:
             return twins[id(part)]
+        if (forward := forward_of(prefix.removesuffix("."), part)) is not None:
+            twin = twins[id(part)] = object.__new__(type(part))
+            twin.__dict__.update(vars(part) | {"forward": forward})
+            return twin
         twin = twins[id(part)] = object.__new__(type(part))
         own = dict(vars(part))
         for group in ("_parameters", "_buffers"):

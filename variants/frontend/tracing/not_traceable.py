@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 from types import FrameType
 
-_OWN = str(Path(__file__).parent)
+_OWN = str(Path(__file__).parent.parent)
 
 
 class NotTraceable(Exception):  # noqa: N818  # never leaves the tracer: an answer, not an error

@@ -161,6 +161,14 @@ def _softmax(
     return rows_of(weight / weight.sum(dim, keepdim=True))
 
 
+@handles("log_softmax")
+def _log_softmax(
+    at: Interpreter, shape: Shape, input: Tensor, dim: int, *args: Any, **kwargs: Any
+) -> RowValue:
+    shifted = input - input.amax(dim, keepdim=True)
+    return rows_of(shifted - shifted.exp().sum(dim, keepdim=True).log())
+
+
 @handles("norm", "vector_norm", "linalg_norm", "linalg_vector_norm")
 def _norm(
     at: Interpreter,

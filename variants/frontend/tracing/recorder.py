@@ -24,7 +24,7 @@ class RowTypes:
 
     Attributes:
         index: The type of each, integers.
-        count: How many types there are.
+        count: How many types there are; 0 if no weight tells.
     """
 
     index: Tensor
@@ -87,10 +87,12 @@ class ProgramRecorder:
             shape: The weight's.
             index: The type of each edge or node.
         """
-        spaces = [space for space, count in self.counts.items() if count == len(index)]
+        spaces = [space for space in _TYPES if self.counts.get(space) == len(index)]
         if len(spaces) != 1:
             raise NotTraceable(f"a parameter is indexed by {len(index)} numbers: index it by types")
-        kinds = self.kinds.setdefault(spaces[0], RowTypes(index, shape[0]))
+        kinds = self.kinds.get(spaces[0])
+        if kinds is None or not kinds.count:
+            kinds = self.kinds[spaces[0]] = RowTypes(index, shape[0])
         if kinds.count != shape[0] or not self._is_same_index(kinds.index, index):
             raise NotTraceable(f"{spaces[0]}s have types of two kinds: one compiles")
         row = tuple(extent for extent in shape[1:] if extent != 1)
@@ -135,6 +137,10 @@ class ProgramRecorder:
             self.lets.append(Let(name, type_, op))
             self._made[op], self._ops[name] = name, op
         return self._made[op]
+
+    def forget(self) -> None:
+        """Equal values are made anew from now on, for they may be of other edges."""
+        self._made.clear()
 
     def end_of(self, index: Tensor) -> End:
         """Which end of the edges an index of nodes is; sources are met first, or swapped later."""

@@ -37,41 +37,39 @@ def with_ends_swapped(lets: Iterable[Let]) -> list[Let]:
 
 
 def with_softmaxes(lets: list[Let]) -> list[Let]:
-    """Values where shifted exponentials over their sums are softmaxes."""
+    """Values where exponentials over their sums are softmaxes."""
     ops = {let.name: let.op for let in lets}
     return [
-        let
-        if (score := _score(let.op, ops.get)) is None
-        else replace(let, op=Softmax(score, Space.NODE))
+        let if (found := _softmax(let.op, ops.get)) is None else replace(let, op=found)
         for let in lets
     ]
 
 
-def _score(op: Op, op_of: Callable[[str], Op | None]) -> str | None:
-    """What an operator is the softmax of, over edges that share a destination."""
+def _softmax(op: Op, op_of: Callable[[str], Op | None]) -> Softmax | None:
+    """The softmax that an operator is, over edges that share a destination, or a pair with it."""
     match op:
         case Map("div", (top, below)):
             pass
         case _:
             return None
     match op_of(top), op_of(below):
-        case Map("exp", (shifted,)), Take(total, Space.EDGE, End.DST):
+        case Map("exp", (shifted,)), Take(total, Space.EDGE, end):
             pass
         case _:
             return None
     match op_of(total):
         case Map("shift", (total,), float(term)) if 0 <= term <= _SMALLEST:
             pass
-    match op_of(total), op_of(shifted):
-        case Reduce(added, Space.NODE, "sum", End.DST), Map("sub", (score, taken)) if added == top:
-            pass
-        case _:
-            return None
-    match op_of(taken):
-        case Take(largest, Space.EDGE, End.DST):
-            if op_of(largest) == Reduce(score, Space.NODE, "max", End.DST):
-                return score
-    return None
+    space = Space.NODE if end is End.DST else Space.DST_PAIR
+    if op_of(total) != Reduce(top, space, "sum", end):
+        return None
+    match op_of(shifted):
+        case Map("sub", (score, taken)):
+            match op_of(taken):
+                case Take(largest, Space.EDGE, at) if at is end:
+                    if op_of(largest) == Reduce(score, space, "max", end):
+                        return Softmax(score, space)
+    return Softmax(shifted, space)  # which is safe where exponentials would overflow
 
 
 def needed(lets: list[Let], results: Iterable[str]) -> list[Let]:

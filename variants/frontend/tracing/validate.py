@@ -51,7 +51,7 @@ def _validated(module: nn.Module, arguments: CallArguments) -> Traced:
             parameter.add_(torch.rand(parameter.shape, generator=random).to(parameter) * 0.2)
     found: Traced | None = None
     for i in range(_GRAPHS):
-        drawn = arguments.drawn(random, _num_nodes(module, i))
+        drawn = arguments.drawn(random, number_of_nodes(module, i))
         traced = trace(twin, drawn)
         if found is not None and traced.key != found.key:
             raise NotTraceable("its program depends on the graph: branch on options alone")
@@ -75,7 +75,7 @@ def weights_of(traced: Traced, parameters: Mapping[str, Tensor]) -> dict[str, Te
     return {name: rows[None] if name in shared else rows for name, rows in found.items()}
 
 
-def _num_nodes(module: nn.Module, i: int) -> int:
+def number_of_nodes(module: nn.Module, i: int) -> int:
     """A number of nodes that is no width of the layer, so that none is taken for another."""
     widths = {extent for tensor in parameters_of(module).values() for extent in tensor.shape}
     return [n for n in range(17, 17 + len(widths) + _GRAPHS + 1) if n not in widths][i]

@@ -1,0 +1,186 @@
+"""Any module with message-passing layers, traced by the client and served as programs."""
+
+import json
+import re
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import hetune
+from hetune.clients import Client
+from hetune.errors import InputError
+from hetune.service.core.models.describe_traced import describe_traced
+from hetune.service.server.app import application
+
+from ._serving import make_service, serving
+
+pyg = pytest.importorskip("torch_geometric.nn")
+
+WIDTH, CLASSES, RELATIONS, NODES = 6, 3, 4, 30
+
+
+class Net(nn.Module):
+    """A user's net of two layers."""
+
+    def __init__(self, first, second):
+        super().__init__()
+        self.first, self.second = first, second
+
+    def forward(self, x, edge_index):
+        x = functional.dropout(x, p=0.5, training=self.training)
+        x = functional.elu(self.first(x, edge_index))
+        return functional.log_softmax(self.second(x, edge_index), dim=1)
+
+
+class Entities(nn.Module):
+    """Relational layers on embeddings, with an input projection, a norm and a residual sum."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(NODES, WIDTH)
+        self.first = pyg.RGCNConv(WIDTH, 8, RELATIONS, num_bases=2)
+        self.second = pyg.RGATConv(8, 4, RELATIONS, heads=2)
+        self.norm, self.head = nn.LayerNorm(8), nn.Linear(8, CLASSES)
+
+    def forward(self, edge_index, edge_type):
+        x = self.first(self.table.weight, edge_index, edge_type).relu()
+        x = x + self.norm(self.second(x, edge_index, edge_type))
+        return self.head(x)
+
+
+class OnEdges(nn.Module):
+    """Edge weights of the caller's."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = pyg.GraphConv(WIDTH, CLASSES)
+
+    def forward(self, x, edge_index, edge_weight):
+        return self.conv(x, edge_index, edge_weight), x.tanh()
+
+
+def perceptron(width):
+    return nn.Sequential(nn.Linear(width, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 8))
+
+
+MODELS = {
+    "gcn": lambda: Net(pyg.GCNConv(WIDTH, 8), pyg.GCNConv(8, CLASSES, add_self_loops=False)),
+    "gat": lambda: Net(pyg.GATConv(WIDTH, 4, heads=2), pyg.GATv2Conv(8, CLASSES)),
+    "sage": lambda: pyg.GraphSAGE(WIDTH, 8, 2, CLASSES, norm="batch_norm", jk="cat"),
+    "gin": lambda: Net(pyg.GINConv(perceptron(WIDTH)), pyg.GINConv(perceptron(8))),
+    "entities": Entities,
+}
+
+
+def graph(relations):
+    random = torch.Generator().manual_seed(0)
+    ends = torch.randint(0, NODES - 2, (2, 120), generator=random)
+    ends[:, :3] = ends[0, :3]
+    types = torch.randint(0, relations, (120,), generator=random)
+    return hetune.HeteroGraph(*ends, types, num_nodes=NODES, num_etypes=relations)
+
+
+def edges_of(graph):
+    return torch.stack([graph.src, graph.dst]).long()
+
+
+X = torch.randn(NODES, WIDTH, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    service = make_service(tmp_path_factory.mktemp("traced"))
+    with serving(application(service)) as url, Client(url) as client:
+        yield client
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_any_model_is_served_and_gives_its_own_output(client, name):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = MODELS[name]()
+    client.put_model(name, model)
+    is_typed = name == "entities"
+    given = graph(RELATIONS if is_typed else 1)
+    edges = edges_of(given)
+    arguments = (edges, given.etype.long()) if is_typed else (X, edges)
+    with torch.no_grad():
+        expected = model.eval()(*arguments)
+    x = None if is_typed else X
+    answer = client.infer(name, given, x)
+    torch.testing.assert_close(answer.out, expected, rtol=1e-5, atol=1e-5)
+    some = client.infer(name, given, x, nodes=[7, 2], subset="auto")
+    torch.testing.assert_close(some.out, expected[[7, 2]], rtol=1e-5, atol=1e-5)
+    if name == "gin":  # whose layers read near nodes alone
+        near = client.infer(name, given, x, nodes=[7, 2], subset="reach")
+        torch.testing.assert_close(near.out, expected[[7, 2]], rtol=1e-5, atol=1e-5)
+    if name == "gcn":  # whose sources bring their degrees along
+        with pytest.raises(InputError, match="reads more than"):
+            client.infer(name, given, x, nodes=[7, 2], subset="reach")
+
+
+def test_edge_weights_and_several_results(client):
+    model, given = OnEdges(), graph(1)
+    weights = torch.rand(given.num_edges)
+    edges = edges_of(given)
+    client.put_model("weights", model, example=(X, edges, weights))
+    answer = client.infer("weights", given, X, inputs={"edge_weight": weights})
+    with torch.no_grad():
+        rows, other = model(X, edges, weights)
+    torch.testing.assert_close(answer.outputs[0], rows, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(answer.outputs[1], other, rtol=1e-5, atol=1e-5)
+    with pytest.raises(InputError, match="edge_weight is missing"):
+        client.infer("weights", given, X)
+    with pytest.raises(InputError, match=r"\[119, 1\]: give \[120, 1\]"):
+        client.infer("weights", given, X, inputs={"edge_weight": weights[1:]})
+    with pytest.raises(InputError, match="no input 'pos'"):
+        client.infer("weights", given, X, inputs={"edge_weight": weights, "pos": X})
+
+
+def test_rows_of_the_model_s_own_are_for_its_graph(client):
+    client.put_model("own", Entities())
+    with pytest.raises(InputError, match="has rows of its own as x"):
+        client.infer("own", graph(RELATIONS), X)
+    small = hetune.HeteroGraph(
+        torch.tensor([0]), torch.tensor([1]), num_nodes=2, num_etypes=RELATIONS
+    )
+    with pytest.raises(InputError, match="2 nodes but the model has rows for 30"):
+        client.infer("own", small)
+
+
+class Odd(Net):
+    def forward(self, x, edge_index):
+        x = self.first(x, edge_index)
+        return self.second(x.sort(dim=0)[0], edge_index)
+
+
+class Asking(Net):
+    def forward(self, x, edge_index, batch):
+        return super().forward(x, edge_index)
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        (lambda: Odd(pyg.GCNConv(WIDTH, 8), pyg.GCNConv(8, 2)), r"sort .*\(test_traced_models"),
+        (lambda: Asking(pyg.GCNConv(WIDTH, 8), pyg.GCNConv(8, 2)), "argument batch is: give"),
+        (lambda: Net(pyg.ChebConv(WIDTH, 8, 3), pyg.GCNConv(8, 2)), "the layer first: "),
+        (lambda: Net(pyg.GCNConv(-1, 8), pyg.GCNConv(8, 2)), "call it once"),
+        (lambda: nn.Linear(2, 2), "edge_index"),
+    ],
+    ids=["sort", "argument", "constants", "lazy", "no edges"],
+)
+def test_a_model_that_is_no_sequence_of_programs(model, says):
+    with pytest.raises(InputError, match=says):
+        describe_traced(model())
+
+
+def test_a_description_is_text_alone():
+    description, weights = describe_traced(MODELS["gcn"]())
+    layers = json.loads(description.model_dump_json())["layers"]
+    assert [layer["loops"] for layer in layers if "loops" in layer] == ["replaced"]
+    assert all(re.match(r"program GCNConv\(", layer["program"]) for layer in layers)
+    assert [layer["inputs"] for layer in layers] == [["x"], ["0"]]
+    assert all(rows.dtype is torch.float32 for rows in weights.values())

@@ -1,0 +1,1 @@
+"""Any message-passing layer of PyTorch Geometric as a program: its own forward, run on symbols."""

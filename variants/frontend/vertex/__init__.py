@@ -1,0 +1,1 @@
+"""Functions of one vertex and its neighbours, as programs of all vertices."""
