@@ -8,6 +8,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from hetune.variants.frontend import pyg
 from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported, refusal
 from hetune.variants.frontend.dgl.on_edges import DglLayer, is_dgl_layer
+from hetune.variants.frontend.dgl.udfs import MessageFunctions, OnFields
 from hetune.variants.frontend.message_passing import adapt_call, is_message_passing
 from hetune.variants.frontend.nn import HGT, FlatLayer, RelationalLayer
 from hetune.variants.frontend.program_layer import ProgramLayer
@@ -57,6 +58,8 @@ def _found(module: nn.Module, call: Arguments | None) -> Adapter | Unsupported:
         return found
     if isinstance(module, VertexLayer):
         module = OnVertices(module)
+    elif isinstance(module, MessageFunctions):
+        module = OnFields(module)
     elif is_dgl_layer(module):
         module = DglLayer(module)
     elif not is_message_passing(module):

@@ -54,12 +54,13 @@ def edges_of(graph: Any) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Arguments(CallArguments):
+class DglArguments(CallArguments):
     """Those of a layer that may refuse graphs where no edge leads to some node."""
 
     all_have_edges: bool = False
 
     def drawn(self, random: torch.Generator, num_nodes: int) -> CallArguments:
+        """As of `CallArguments`; types of nodes are sorted."""
         found = CallArguments.drawn(self, random, num_nodes)
         if self.all_have_edges:
             found.values[self.edges][1, :num_nodes] = torch.arange(num_nodes)
@@ -87,7 +88,7 @@ class DglLayer(EdgeModule):
             graph: Any = ProxyGraph(Moves(src, dst, num_nodes), {}, {})
             return self.module(**{**values, name: graph})
         graph = require("dgl", "dgl", "a layer of DGL").graph((src, dst), num_nodes=num_nodes)
-        with _Exact():
+        with Exact():
             return self.module(**{**values, name: graph})
 
     def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CallArguments:
@@ -117,10 +118,10 @@ class DglLayer(EdgeModule):
             raise NotTraceable(f"there are no features of its {num_nodes} nodes")
         features = tuple(name for name in features if len(values[name]) == num_nodes)
         refusing = (getattr(part, "_allow_zero_in_degree", True) for part in self.module.modules())
-        return _Arguments(values, features, edges, all_have_edges=not all(refusing))
+        return DglArguments(values, features, edges, all_have_edges=not all(refusing))
 
 
-class _Exact(TorchFunctionMode):
+class Exact(TorchFunctionMode):
     """While active, new tensors of floats are of float64, as the features are."""
 
     def __torch_function__(

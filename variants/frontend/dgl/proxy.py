@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 import torch
@@ -94,7 +95,7 @@ class ProxyGraph:
     def local_scope(self) -> Iterator[None]:
         """What is written within is forgotten."""
         before = self.ndata, self.edata
-        self.ndata, self.edata = Frame(self.ndata), Frame(self.edata)
+        self.ndata, self.edata = copy(self.ndata), copy(self.edata)
         try:
             yield
         finally:
@@ -102,7 +103,7 @@ class ProxyGraph:
 
     def local_var(self) -> ProxyGraph:
         """A graph with frames of its own."""
-        return ProxyGraph(self.moves, Frame(self.ndata), Frame(self.edata))
+        return ProxyGraph(self.moves, copy(self.ndata), copy(self.edata))
 
     def apply_edges(self, func: Any, edges: object = None) -> None:
         """Rows of edges of what is at their ends."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.frontend.dgl.proxy import ProxyGraph
+from hetune.variants.frontend.tracing.captured import names_in
 
 
 def edge_softmax(
@@ -95,7 +96,7 @@ def _function(
 ) -> FunctionType:
     """A function whose globals are replaced, the same one if none is."""
     own = function.__globals__
-    new = {name: changed(own[name], known) for name in _names(function) if name in own}
+    new = {name: changed(own[name], known) for name in names_in(function) if name in own}
     if all(value is own[name] for name, value in new.items()):
         return function
     made = FunctionType(
@@ -109,13 +110,9 @@ def _function(
     return made
 
 
-def _names(function: FunctionType) -> set[str]:
-    codes, names = [function.__code__], set[str]()
-    while codes:
-        code = codes.pop()
-        names.update(code.co_names)
-        codes += [const for const in code.co_consts if isinstance(const, type(code))]
-    return names
+def replaced_in(function: FunctionType) -> FunctionType:
+    """A function that is traced, whose operators of graphs take symbols."""
+    return _function(function, _replacements())
 
 
 def replace_methods(module: nn.Module) -> None:
