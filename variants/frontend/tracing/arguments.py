@@ -68,7 +68,9 @@ class CallArguments:
 
         Some nodes have no edges; some edges are loops, and some are there twice.
         """
-        edges = 3 * num_nodes + 1
+        types = [v for v in self.graph_tensors if v.dim() == 1 and not v.is_floating_point()]
+        kinds = sum(int(v.max()) + 1 for v in types if len(v) == self.num_edges and len(v))
+        edges = 3 * num_nodes + 1 + 3 * kinds
         ends = torch.randint(0, num_nodes - 2, (2, edges), generator=random)
         ends[:, 1:4] = ends[0, 1:4]
         ends[:, 4:7] = ends[:, 7:10]
@@ -76,6 +78,9 @@ class CallArguments:
         def other(name: str, value: Tensor) -> Tensor:
             count = {self.num_edges: edges, self.num_nodes: num_nodes}
             shape = tuple(value.shape)
+            if _are_edges(value):
+                others = torch.randint(0, num_nodes - 2, (2, edges + 7), generator=random)
+                return others.to(value.dtype)
             if name in self.features:
                 shape = (num_nodes, *shape[1:])
             elif name.startswith("edge") and shape[:1] == (self.num_edges,):
@@ -86,7 +91,9 @@ class CallArguments:
                 return value.double() if value.is_floating_point() else value
             if not value.is_floating_point():
                 most = int(value.max()) + 1 if value.numel() else 1
-                return torch.randint(0, most, shape, generator=random).to(value.dtype)
+                drawn = torch.randint(0, most, shape, generator=random).to(value.dtype)
+                drawn.view(-1)[:most] = torch.arange(min(most, drawn.numel()))  # all of them
+                return drawn
             if len(shape) == 1:  # weights, of which degrees are summed up
                 return torch.rand(shape, generator=random, dtype=torch.float64) + 0.1
             return torch.randn(shape, generator=random, dtype=torch.float64)

@@ -20,17 +20,13 @@ from hetune.variants.frontend.tracing.interpreter import Interpreter
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable, reason_of
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder, RowTypes
 from hetune.variants.frontend.tracing.recording import Recording
-from hetune.variants.frontend.tracing.simplify import (
-    needed,
-    with_ends_swapped,
-    with_parts_of_results,
-    with_softmaxes,
-)
+from hetune.variants.frontend.tracing.roll_up import RolledUp, rolled_up
+from hetune.variants.frontend.tracing.simplify import needed, with_parts_of_results
 from hetune.variants.frontend.tracing.symbols import RowValue, symbol
 from hetune.variants.frontend.tracing.tail import finished, key_of, leaves, outputs, rows
 from hetune.variants.frontend.tracing.tape import Tape
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.program.nodes import Param, Program, Reshape, Space, Type, operands
+from hetune.variants.program.nodes import Program, Reshape, Space, Type, operands
 from hetune.variants.program.text import show
 from hetune.variants.program.verify import verify
 
@@ -176,9 +172,9 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
         try:
             with tape:
                 result = twin.forward(**given)
+            return _traced(type(original(module)).__name__, recorder, result)
         except Exception as error:
             raise NotTraceable(reason_of(error)) from None
-    return _traced(type(original(module)).__name__, recorder, result)
 
 
 def on_symbols(
@@ -239,19 +235,20 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any) -> Traced:
         results = [*dict.fromkeys(leaves(output))]
     if not all(recorder.is_of_nodes(name) for name in results):
         raise NotTraceable("its result has no row for each node on its first axis")
-    if not recorder.ends:
+    if not recorder.sets:
         raise NotTraceable("it uses no edges")
-    whole = _program(name, recorder, tuple(results))
+    found = rolled_up(recorder, results)
+    whole = _program(name, found, tuple(found.names[result] for result in results))
     program, joined = with_parts_of_results(whole)
-    if joined and shape is not None:
-        output, shape = rows(RowValue(whole.result, 0), tuple(result.shape)), None
+    if joined or any(new != old for old, new in found.names.items()):
+        joined = {old: joined.get(new, (new,)) for old, new in found.names.items()}
+    if any(len(parts) > 1 for parts in joined.values()) and shape is not None:
+        output, shape = rows(RowValue(results[0], 0), tuple(result.shape)), None
     used = {param.name for param in program.params}
-    weights = {name: weight for name, weight in recorder.weights.items() if name in used}
-    constants = {name: rows for name, rows in recorder.constants.items() if name in used}
-    ends = [*recorder.ends, recorder.ends[0]][:2]
-    src, dst = reversed(ends) if recorder.is_swapped() else ends
-    kinds = recorder.kinds
-    types = {_types_name(space): found.index for space, found in kinds.items()}
+    weights = {name: weight for name, weight in found.weights.items() if name in used}
+    constants = {name: rows for name, rows in found.constants.items() if name in used}
+    src, dst, kinds = found.src, found.dst, found.kinds
+    types = {_types_name(space): each.index for space, each in kinds.items()}
     recording = recorder.tape.recording({**constants, **types, "src": src, "dst": dst})
     return Traced(program, shape, weights, constants, src, dst, kinds, recording, output, joined)
 
@@ -261,21 +258,15 @@ def _types_name(space: Space) -> str:
     return f"types of {space}s"
 
 
-def _program(name: str, recorder: ProgramRecorder, results: tuple[str, ...]) -> Program:
-    lets = with_ends_swapped(recorder.lets) if recorder.is_swapped() else recorder.lets
-    lets = needed(with_softmaxes(lets), results)
+def _program(name: str, found: RolledUp, results: tuple[str, ...]) -> Program:
+    lets = needed(found.lets, results)
     used = {name for let in lets for name in operands(let.op)}
-    made = tuple(result for result in results if recorder.op_of(result) is not None)
-    if not made:
+    params = tuple(param for param in found.params if param.name in used)
+    made = {let.name for let in lets}
+    made_results = tuple(dict.fromkeys(result for result in results if result in made))
+    if not made_results:
         raise NotTraceable("none of its results is made in a program")
-    types = recorder.types
-    roles = {
-        "feature": recorder.features,
-        "constant": [*recorder.constants],
-        "weight": [*recorder.weights],
-    }
-    params = (Param(n, types[n], role) for role, names in roles.items() for n in names if n in used)
-    program = Program(name, tuple(params), tuple(lets), made)
+    program = Program(name, params, tuple(lets), made_results)
     try:
         verify(program)
     except ProgramError as error:

@@ -94,14 +94,14 @@ def _permuted(at: Interpreter, shape: Shape, x: Tensor, *dims: Any) -> RowValue:
 def _cat(at: Interpreter, shape: Shape, tensors: Sequence[Tensor], dim: int = 0) -> RowValue:
     dim = dim + len(shape) if dim < 0 else dim
     like = rows_of(next(tensor for tensor in tensors if is_rows(tensor)))
-    axis, space = like.axis, at.recorder.types[like.name].space
+    axis, kind = like.axis, at.recorder.types[like.name].with_shape()
     if dim == axis:
         raise NotTraceable("rows of nodes or edges are put one after the other")
     names = []
     for tensor in tensors:
         own = tuple(tensor.shape)
         if is_rows(tensor) or not isinstance(tensor, Symbol):
-            name = rows_named(at.recorder, tensor, space, axis)
+            name = rows_named(at.recorder, tensor, kind, axis)
         else:
             raise NotTraceable("a parameter has a row for each node: give it as an input")
         lead = squeezed(extent for i, extent in enumerate(own[:dim]) if i != axis)
