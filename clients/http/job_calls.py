@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 from urllib.parse import urlencode
 from uuid import uuid4
@@ -30,6 +30,7 @@ _JOBS = "/v1/profiling/jobs"
 def submit(
     campaign: str | Mapping[str, object],
     *,
+    models: Sequence[str] = (),
     retrain: bool = False,
     machine: str | None = None,
     idempotency_key: str | None = None,
@@ -38,6 +39,7 @@ def submit(
 
     Args:
         campaign: A preset's name, or a campaign as its file would hold it, without files.
+        models: Names of models of the service, whose layers' programs join the campaign's.
         retrain: Train a cost model when all is measured.
         machine: Digest of the fingerprint that workers must have; by default the first one's.
         idempotency_key: Asking for the same under the same key again gives the same job; by
@@ -52,6 +54,7 @@ def submit(
         JobRequest,
         {
             "campaign": campaign if isinstance(campaign, str) else dict(campaign),
+            "models": tuple(models),
             "retrain": retrain,
             "machine": machine,
             "idempotency_key": uuid4().hex if idempotency_key is None else idempotency_key,

@@ -136,7 +136,7 @@ class Service:
             inference,
             regret,
             measurements,
-            Jobs(measurements, limits),
+            Jobs(measurements, limits, models),
             WorkLeases(lambda: measurements.leases),
             CostModels(registry, measurements, follower),
             follower,

@@ -12,6 +12,7 @@ from hetune.variants.frontend.presets import LAYERS as PRESETS
 from hetune.variants.frontend.presets import preset_layer
 from hetune.variants.graph.generate_specs import SPECS
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.program.nodes import Space
 
 GRAPHS = tuple(sorted(SPECS))
 """Names of graphs that can be drawn."""
@@ -65,11 +66,24 @@ def draw_model(
     return models.make(f"drawn {kind}", 1, *describe(modules))
 
 
-def draw_features(graph: HeteroGraph, width: int, limits: ServiceLimits) -> torch.Tensor:
-    """Features of all nodes, float32 [N, width], normally distributed; always the same.
+def draw_inputs(
+    model: Model, graph: HeteroGraph, limits: ServiceLimits
+) -> tuple[torch.Tensor | None, dict[str, torch.Tensor]]:
+    """Features for a model, None where it has rows of its own, and rows of its other inputs.
+
+    They are normally distributed, and always the same.
 
     Raises:
         TooLargeError: They would be.
     """
-    check_limit("bytes of features", 4 * graph.num_nodes * width, limits.run_bytes)
-    return torch.randn(graph.num_nodes, width, generator=torch.Generator().manual_seed(_SEED))
+    drawn = dict[str, torch.Tensor]()
+    for name, type_ in model.wiring.inputs.items():
+        if name not in model.tables:
+            rows = graph.num_nodes if type_.space is Space.NODE else graph.num_edges
+            drawn[name] = _drawn(rows, type_.width, limits)
+    return drawn.pop("x", None), drawn
+
+
+def _drawn(rows: int, width: int, limits: ServiceLimits) -> torch.Tensor:
+    check_limit("bytes of features", 4 * rows * width, limits.run_bytes)
+    return torch.randn(rows, width, generator=torch.Generator().manual_seed(_SEED))

@@ -133,12 +133,13 @@ def _run(service: Service, form: SubmittedForm) -> PlaygroundOutcome:
     named = _graph(service, form)
     graph = named.graph
     model = _model(service, form, named)
-    features = examples.draw_features(graph, model.description.in_channels, service.limits)
+    features, inputs = examples.draw_inputs(model, graph, service.limits)
     is_kept = form.is_set("keep")
     if is_kept:
         service.graphs.add(graph)
     answers = [
-        service.inference.run(model, graph, features, explain=not number) for number in range(_RUNS)
+        service.inference.run(model, graph, features, inputs=inputs, explain=not number)
+        for number in range(_RUNS)
     ]
     times = [_times(answer) for answer in answers]
     out = answers[0].out

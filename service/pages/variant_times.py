@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hetune.service.core.inference.answers import CandidateReport, LayerReport, RunReport
 from hetune.service.core.models.models import Model
 from hetune.service.core.service import Service
-from hetune.service.pages.examples import draw_features
+from hetune.service.pages.examples import draw_inputs
 from hetune.variants.errors import DeadlineError
 from hetune.variants.graph.hetero import HeteroGraph
 
@@ -101,7 +101,7 @@ def measure(service: Service, model: Model, graph: str) -> int:
     until = time.monotonic() + SECONDS
     report = service.selection.select(model, graph, explain=True)
     given = service.graphs.get(graph)
-    features = draw_features(given, model.description.in_channels, service.limits)
+    features, inputs = draw_inputs(model, given, service.limits)
     rounds = [
         tuple(_candidate(layer, place, service.limits.run_bytes) for layer in report.layers)
         for place in range(MOST_VARIANTS)
@@ -109,7 +109,9 @@ def measure(service: Service, model: Model, graph: str) -> int:
     done = 0
     try:
         for variants in list(dict.fromkeys(rounds)) * RUNS:  # interleaved
-            service.inference.run(model, graph, features, variants=variants, deadline=until)
+            service.inference.run(
+                model, graph, features, inputs=inputs, variants=variants, deadline=until
+            )
             done += 1
     except DeadlineError:
         pass

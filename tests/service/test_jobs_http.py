@@ -435,3 +435,25 @@ def test_a_store_that_is_away_keeps_nobody_from_running(tmp_path):
         detail = is_problem(httpx.get(f"{url}{JOBS}", timeout=60), 503, "StoreError")
         assert str(tmp_path) not in detail
         assert httpx.get(f"{url}/v1/health/ready", timeout=60).status_code == 200
+
+
+def test_programs_of_models_are_measured(own, leases):
+    campaign = {"threads": [1], "graphs": [GRAPH]}
+    asked = {"campaign": campaign | {"programs": []}, "models": ["m"]}
+    job = own.post(JOBS, json=asked)
+    assert job.status_code == 201, job.text
+    assert job.json()["progress"]["problems"] == 2
+    assert work(leases)
+    assert work(leases)
+    found = own.get(f"{JOBS}/{job.json()['id']}/results").json()["results"]
+    assert {result["layer"] for result in found} == {"m/0", "m/1"}
+    unknown = own.post(JOBS, json=asked | {"models": ["other"]})
+    is_problem(unknown, 404, "NotFoundError")
+    preset = own.post(JOBS, json={"campaign": "smoke", "models": ["m"]})
+    assert "campaign of their own" in is_problem(preset, 422, "CampaignError")
+
+
+def test_programs_of_campaigns_are_bounded(own):
+    wide = "program p(x: node[99999] feature)\n  y: node[99999] = relu x\n  return y\n"
+    campaign = {"graphs": [GRAPH], "programs": [{"name": "p", "text": wide}]}
+    is_problem(own.post(JOBS, json={"campaign": campaign}), 413, "TooLargeError")

@@ -23,7 +23,9 @@ MOST_SECONDS = 10.0
 
 def with_store(service, url):
     measurements = Measurements(url)
-    return replace(service, measurements=measurements, jobs=Jobs(measurements, LIMITS))
+    return replace(
+        service, measurements=measurements, jobs=Jobs(measurements, LIMITS, service.models)
+    )
 
 
 @pytest.mark.postgresql

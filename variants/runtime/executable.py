@@ -122,9 +122,9 @@ class Executable:
             mark: As of `run`.
             overflow: As there.
         """
-        buffers = {**self._constants, **weights, **given}
         written = self.results.written(results)
-        if mark is None and self._native is not None and self._native({**buffers, **written}):
+        buffers = {**self._constants, **weights, **given, **written}
+        if mark is None and self._native is not None and self._native(buffers):
             return
         with self.workspace.lock if self.workspace else nullcontext():
             memory = self.memory()

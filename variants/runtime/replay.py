@@ -34,7 +34,7 @@ _SEEN = 16
 _log = logging.getLogger(__name__)
 
 
-class Graph(Protocol):
+class RecordedGraph(Protocol):
     """What was recorded, as a `torch.cuda.CUDAGraph`."""
 
     def replay(self) -> None:
@@ -53,7 +53,7 @@ class Recorder(Protocol):
         """Why it records nothing on a device; "" if it does."""
         ...
 
-    def record(self, run: Callable[[], object], pool: Any) -> Graph:
+    def record(self, run: Callable[[], object], pool: Any) -> RecordedGraph:
         """What replays a call, which has run before. It is recorded, and not run.
 
         Args:
@@ -85,7 +85,7 @@ class CudaRecorder:
         """Why it records nothing on a device; "" if it does."""
         return "" if device.type == "cuda" else f"features are on {device}, not on a GPU"
 
-    def record(self, run: Callable[[], object], pool: Any) -> Graph:
+    def record(self, run: Callable[[], object], pool: Any) -> RecordedGraph:
         """Records it on another stream, as torch asks for.
 
         One thread at a time does: torch knows of one recording in a process. And it leaves the
@@ -152,7 +152,7 @@ class _Recording:
         stream: Where it is replayed.
     """
 
-    def __init__(self, graph: Graph, stream: Any) -> None:
+    def __init__(self, graph: RecordedGraph, stream: Any) -> None:
         self.graph, self.last = graph, 0
         # The stream may still work on its memory when nobody refers to it any more.
         weakref.finalize(self, stream.synchronize).atexit = False

@@ -10,6 +10,7 @@ from hetune.profiling.campaign import Campaign
 from hetune.profiling.corpus import size_of, whole
 from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.formats.safe_names import check_plain
+from hetune.service.core.models.program_limits import check_program
 from hetune.variants.errors import CampaignError, MalformedError
 from hetune.variants.frontend.presets import HOMOGENEOUS, MOST_WIDTH
 from hetune.variants.graph.threads import MOST_THREADS
@@ -53,6 +54,8 @@ def campaign_of(asked: str | Mapping[str, object], limits: ServiceLimits) -> Cam
     except (OverflowError, RecursionError) as error:
         raise MalformedError(f"{_WHERE} cannot be read ({error}): take less of it") from None
     _check_combinations(found)
+    for program in found.programs:
+        check_program(program.program)
     _check_graphs(found, limits)
     _check_cost(found, limits)
     check_plain("campaign", (found.name,))

@@ -18,6 +18,7 @@ class JobRequest(Document):
     Attributes:
         campaign: A preset's name, or a campaign as its file would hold it; graphs of files are
             refused.
+        models: Names of models, or ``name@alias``: their layers' programs join the campaign's.
         retrain: Train a cost model when all is measured.
         machine: Digest of the fingerprint that workers must have; by default the first worker's.
         idempotency_key: Asking for the same under the same key again gives the same job.
@@ -25,6 +26,7 @@ class JobRequest(Document):
 
     most_entries: ClassVar[int] = 50_000
     campaign: str | dict[str, JsonValue]
+    models: Annotated[tuple[str, ...], Field(max_length=100)] = ()
     retrain: bool = False
     machine: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     idempotency_key: str | None = None

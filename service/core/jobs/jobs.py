@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hetune.costmodel.fingerprint import is_digest
 from hetune.profiling.jobs.queue import MOST_LISTED
@@ -20,7 +20,9 @@ from hetune.service.core.jobs.documents import (
     JobResults,
 )
 from hetune.service.core.jobs.measurements import Measurements
-from hetune.variants.errors import InputError
+from hetune.service.core.models.models import ModelStore
+from hetune.variants.errors import CampaignError, InputError
+from hetune.variants.program.text import show
 
 
 class Jobs:
@@ -31,10 +33,13 @@ class Jobs:
     Args:
         measurements: Where they are.
         limits: What campaigns may ask for.
+        models: Whose programs may be measured.
     """
 
-    def __init__(self, measurements: Measurements, limits: ServiceLimits) -> None:
-        self._measurements, self._limits = measurements, limits
+    def __init__(
+        self, measurements: Measurements, limits: ServiceLimits, models: ModelStore
+    ) -> None:
+        self._measurements, self._limits, self._models = measurements, limits, models
 
     def submit(self, request: JobRequest) -> JobDocument:
         """Asks for a campaign to be measured.
@@ -45,13 +50,14 @@ class Jobs:
             TooLargeError: It is over a limit.
             InputError: The machine is no digest, or a name holds a control character.
             ConflictError: Something else was submitted under the key.
+            NotFoundError: There is no such model.
         """
         if request.machine is not None and not is_digest(request.machine):
             raise InputError(
                 f"the machine {request.machine[:64]!r} is no digest of a fingerprint, which has 16 "
                 "digits, 0-9 and a-f: `hetune models` shows them"
             )
-        campaign = campaign_of(request.campaign, self._limits)
+        campaign = campaign_of(self._asked(request), self._limits)
         job = self._measurements.queue.submit(
             campaign,
             retrain=request.retrain,
@@ -59,6 +65,26 @@ class Jobs:
             idempotency_key=request.idempotency_key,
         )
         return _document(job)
+
+    def _asked(self, request: JobRequest) -> str | Mapping[str, object]:
+        """The campaign, with the programs of models."""
+        asked = request.campaign
+        if not request.models:
+            return asked
+        if isinstance(asked, str):
+            raise CampaignError(
+                f"models are measured on graphs of a campaign of their own, not of {asked[:64]!r}: "
+                "give a campaign with graphs"
+            )
+        own = asked.get("programs", [])
+        if not isinstance(own, Sequence) or isinstance(own, str):
+            raise CampaignError("the campaign's programs are no list: give one")
+        programs = [
+            {"name": f"{name}/{number}", "text": show(module.program())}
+            for name in request.models
+            for number, module in enumerate(self._models.get(name).modules)
+        ]
+        return {**asked, "programs": [*own, *programs]}
 
     def list(
         self, *, state: State | None = None, before: int | None = None, limit: int = 100

@@ -121,7 +121,7 @@ class ModelRecorder:
     def _results(self, found: Any) -> tuple[str, ...]:
         if not self.starts:
             raise NotTraceable("it has no message-passing layers")
-        if self.recorder.ends or self.recorder.kinds:
+        if self.recorder.sets or self.recorder.kinds:
             raise NotTraceable("it reads rows by edges outside of its layers")
         parts = found if isinstance(found, list | tuple) else (found,)
         names = []

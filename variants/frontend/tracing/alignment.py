@@ -13,7 +13,7 @@ from hetune.variants.frontend.tracing.expressions import Expression, called, fix
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder
 from hetune.variants.frontend.tracing.symbols import RowValue, Symbol, TailValue
-from hetune.variants.program.nodes import Map, Reshape, Space
+from hetune.variants.program.nodes import Map, Reshape, Type
 
 Shape = tuple[int, ...]
 
@@ -39,14 +39,14 @@ def align(recorder: ProgramRecorder, operands: Sequence[Tensor], shape: Shape) -
     if len(axes) != 1:
         raise NotTraceable("rows of two tensors lie on different axes: only equal ones join")
     axis = axes.pop() + len(shape)
-    spaces = {recorder.types[rows_of(t).name].space for t in operands if is_rows(t)}
-    if len(spaces) != 1:
-        raise NotTraceable("rows of nodes meet rows of edges: index them by an end of the edges")
-    space = spaces.pop()
+    kinds = {recorder.types[rows_of(t).name].with_shape() for t in operands if is_rows(t)}
+    if len(kinds) != 1:
+        raise NotTraceable("rows of nodes or edges meet others: index them by an end of the edges")
+    kind = kinds.pop()
     whole = _without(shape, axis)
     narrow = [tensor if isinstance(tensor, Symbol) else narrowed(tensor) for tensor in operands]
     names = tuple(
-        _named(recorder, tensor, _padded(tensor, len(shape)), axis, space, whole)
+        _named(recorder, tensor, _padded(tensor, len(shape)), axis, kind, whole)
         for tensor in narrow
     )
     return Aligned(names, squeezed(whole), axis)
@@ -80,20 +80,20 @@ def rows_of(tensor: object) -> RowValue:
     return tensor.meaning
 
 
-def rows_named(recorder: ProgramRecorder, tensor: Tensor, space: Space, axis: int) -> str:
+def rows_named(recorder: ProgramRecorder, tensor: Tensor, kind: Type, axis: int) -> str:
     """A tensor's value; what follows from the graph alone becomes a constant.
 
     Args:
         recorder: Of the program.
         tensor: Of symbols or numbers, with rows on an axis.
-        space: What there is a row for.
+        kind: What there is a row for.
         axis: Which axis, where the tensor is of numbers.
     """
     if isinstance(tensor, Symbol):
         assert isinstance(tensor.meaning, RowValue)
         return tensor.meaning.name
     rows = tensor.movedim(axis, 0)
-    return recorder.constant(rows.reshape(-1, *squeezed(rows.shape[1:])), space)
+    return recorder.constant(rows.reshape(-1, *squeezed(rows.shape[1:])), kind.space, kind.group)
 
 
 def narrowed(tensor: Tensor) -> Tensor:
@@ -114,25 +114,25 @@ def _depth(dims: Shape) -> int:
 
 
 def _named(
-    recorder: ProgramRecorder, tensor: Tensor, dims: Shape, axis: int, space: Space, whole: Shape
+    recorder: ProgramRecorder, tensor: Tensor, dims: Shape, axis: int, kind: Type, whole: Shape
 ) -> str:
     row = _without(dims, axis)
     row = tuple(extent for extent, longest in zip(row, whole, strict=True) if longest != 1)
     whole = squeezed(whole)
     if is_rows(tensor):
-        name = rows_named(recorder, tensor, space, axis)
+        name = rows_named(recorder, tensor, kind, axis)
         return _fitted(recorder, name, row, whole)
     if isinstance(tensor, Symbol):
         assert isinstance(tensor.meaning, Expression)
         if dims[axis] != 1:
             raise NotTraceable("a parameter has a row for each node: give it as an input")
         return _weight(recorder, tensor.meaning, row, whole)
-    if dims[axis] == recorder.counts[space] and dims[axis] != 1:
+    if dims[axis] == recorder.count_of(kind) and dims[axis] != 1:
         dims = (*dims[:axis], -1, *dims[axis + 1 :])
-        name = rows_named(recorder, tensor.expand(dims), space, axis)
+        name = rows_named(recorder, tensor.expand(dims), kind, axis)
         return _fitted(recorder, name, row, whole)
     if dims[axis] != 1:
-        raise NotTraceable(f"{dims[axis]} numbers meet {recorder.counts[space]} rows")
+        raise NotTraceable(f"{dims[axis]} numbers meet {recorder.count_of(kind)} rows")
     return _weight(recorder, fixed(tensor), row, whole)
 
 

@@ -100,7 +100,9 @@ class CallArguments:
 
         Some nodes have no edges; some edges are loops, and some are there twice.
         """
-        edges, num_sources = 3 * num_nodes + 1, 2 * num_nodes + 1
+        types = [v for v in self.graph_tensors if v.dim() == 1 and not v.is_floating_point()]
+        kinds = sum(int(v.max()) + 1 for v in types if len(v) == self.num_edges and len(v))
+        edges, num_sources = 3 * num_nodes + 1 + 3 * kinds, 2 * num_nodes + 1
         ends = torch.randint(0, num_nodes - 2, (2, edges), generator=random)
         if self.sources:
             ends[0] = torch.randint(0, num_sources - 2, (edges,), generator=random)
@@ -110,6 +112,9 @@ class CallArguments:
         def other(name: str, value: Tensor) -> Tensor:
             count = {self.num_edges: edges, self.num_nodes: num_nodes}
             shape = tuple(value.shape)
+            if _are_edges(value):
+                others = torch.randint(0, num_nodes - 2, (2, edges + 7), generator=random)
+                return others.to(value.dtype)
             if name in self.features or name in self.sources:
                 shape = (num_nodes if name in self.features else num_sources, *shape[1:])
             elif name in self.edge_features or (
@@ -122,7 +127,9 @@ class CallArguments:
                 return value.double() if value.is_floating_point() else value
             if not value.is_floating_point():
                 most = int(value.max()) + 1 if value.numel() else 1
-                return torch.randint(0, most, shape, generator=random).to(value.dtype)
+                drawn = torch.randint(0, most, shape, generator=random).to(value.dtype)
+                drawn.view(-1)[:most] = torch.arange(min(most, drawn.numel()))  # all of them
+                return drawn
             if len(shape) == 1:  # weights, of which degrees are summed up
                 return torch.rand(shape, generator=random, dtype=torch.float64) + 0.1
             return torch.randn(shape, generator=random, dtype=torch.float64)

@@ -29,11 +29,11 @@ def gathered(at: Interpreter, x: Tensor, dim: int, index: Tensor) -> RowValue:
         raise NotTraceable("rows of edges are indexed: only rows of nodes are, by an end of edges")
     if is_rows(index) or index.dtype not in (torch.int64, torch.int32) or index.dim() != 1:
         raise NotTraceable("rows are indexed by something else than an end of the edges")
-    end = at.recorder.end_of(index)
+    end, group = at.recorder.end_of(index)
     if space is Space.SRC_PAIR:
         at.recorder.source_ends.add(end)
         end = End.NONE
-    return RowValue(at.recorder.emit(Take(found.name, Space.EDGE, end), "take"), found.axis)
+    return RowValue(at.recorder.emit(Take(found.name, Space.EDGE, end, group), "take"), found.axis)
 
 
 @handles("index_select")
@@ -117,13 +117,15 @@ def _reduced(
     if into.shape[dim] != nodes:
         raise NotTraceable(f"edges are scattered to {into.shape[dim]} rows, not to {nodes} nodes")
     at.tape.check_extent(into, dim, nodes)
-    end = at.recorder.end_of(index)
+    end, group = at.recorder.end_of(index)
     shape = (*into.shape[:dim], len(index), *into.shape[dim + 1 :])
     found = _edge_rows(at, src, shape)
     if found.axis != dim:
         raise NotTraceable("elements of rows are scattered: scatter rows")
     if at.recorder.types[found.name].space is not Space.EDGE:
         raise NotTraceable("rows of nodes are scattered: index them by an end of the edges first")
+    if at.recorder.types[found.name].group != group:
+        raise NotTraceable("rows of edges are scattered by an end of others")
     return RowValue(at.recorder.emit(Reduce(found.name, Space.NODE, fn, end), fn), found.axis)
 
 

@@ -26,7 +26,7 @@ from hetune.variants.frontend.tracing.symbols import (
     symbols_in,
 )
 from hetune.variants.frontend.tracing.tail import TailArguments
-from hetune.variants.program.nodes import Space
+from hetune.variants.program.nodes import ALL_EDGES, Space
 
 Handler = Callable[..., Any]
 """Of (interpreter, shape of the result, the function's arguments): a `RowValue`, or several."""
@@ -150,8 +150,8 @@ class Interpreter:
         with torch._C.DisableTorchFunction():
             sizes = list(of.shape)
         if isinstance(of, Symbol) and isinstance(of.meaning, RowValue):
-            space = self.recorder.types[of.meaning.name].space
-            sizes[of.meaning.axis] = self.recorder.counts[space]
+            kind = self.recorder.types[of.meaning.name]
+            sizes[of.meaning.axis] = self.recorder.count_of(kind)
         return torch.Size(sizes)
 
     def _size(self, of: Symbol, dim: int | None = None) -> Any:
@@ -210,7 +210,8 @@ class Interpreter:
         if spaces[0] is Space.EDGE:
             self.recorder.count_edges(arg)
         rows = arg.reshape(-1, *squeezed(arg.shape[1:]))
-        name = self.recorder.constant(rows, spaces[0])
+        group = self.recorder.sets[-1].group if spaces[0] is Space.EDGE else ALL_EDGES
+        name = self.recorder.constant(rows, spaces[0], group)
         return self.symbol(RowValue(name, 0), arg)
 
     def _by_type(self, weight: Symbol, index: Tensor) -> Symbol:
@@ -275,7 +276,7 @@ class Interpreter:
         """The symbol of what a handler found, which has the shape that torch says."""
         rows = row_shape(tuple(expected.shape), found.axis)
         type_ = self.recorder.types[found.name]
-        count = self.recorder.counts[type_.space]
+        count = self.recorder.count_of(type_)
         if type_.shape != rows or expected.shape[found.axis] != count:
             raise NotTraceable(
                 f"{name} gives {count} rows of {list(type_.shape)}, not {list(expected.shape)}"

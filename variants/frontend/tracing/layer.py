@@ -20,19 +20,14 @@ from hetune.variants.frontend.tracing.interpreter import Interpreter
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable, reason_of
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder, RowTypes
 from hetune.variants.frontend.tracing.recording import Recording
-from hetune.variants.frontend.tracing.simplify import (
-    needed,
-    with_direct_takes,
-    with_ends_swapped,
-    with_parts_of_results,
-    with_softmaxes,
-)
+from hetune.variants.frontend.tracing.roll_up import RolledUp, rolled_up
+from hetune.variants.frontend.tracing.simplify import needed, with_parts_of_results
 from hetune.variants.frontend.tracing.symbols import RowValue, symbol
 from hetune.variants.frontend.tracing.tail import finished, key_of, leaves, outputs, rows
 from hetune.variants.frontend.tracing.tape import Tape
 from hetune.variants.graph.bipartite import BipartiteGraph
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.program.nodes import End, Param, Program, Reshape, Space, Take, Type, operands
+from hetune.variants.program.nodes import End, Program, Reshape, Space, Take, Type, operands
 from hetune.variants.program.text import show
 from hetune.variants.program.verify import verify
 
@@ -209,9 +204,9 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
             with tape:
                 sized = {name: sizes_of(v, *tape.sizes) for name, v in given.items()}
                 result = twin.forward(**arguments.given(sized))
+            return _traced(type(original(module)).__name__, recorder, result, arguments)
         except Exception as error:
             raise NotTraceable(reason_of(error)) from None
-    return _traced(type(original(module)).__name__, recorder, result, arguments)
 
 
 def on_symbols(
@@ -272,21 +267,22 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any, arguments: CallAr
         results = [*dict.fromkeys(leaves(output))]
     if not results or recorder.constants.keys() & results:
         raise NotTraceable("its result has no row for each node or edge on its first axis")
-    if not recorder.ends:
+    if not recorder.sets:
         raise NotTraceable("it uses no edges")
     if arguments.sources:
         recorder.check_sources()
-    whole = _program(name, recorder, tuple(results))
+    found = rolled_up(recorder, results)
+    whole = _program(name, found, tuple(found.names[result] for result in results))
     program, joined = with_parts_of_results(whole)
-    if joined and shape is not None:
-        output, shape = rows(RowValue(whole.result, 0), tuple(result.shape)), None
+    if joined or any(new != old for old, new in found.names.items()):
+        joined = {old: joined.get(new, (new,)) for old, new in found.names.items()}
+    if any(len(parts) > 1 for parts in joined.values()) and shape is not None:
+        output, shape = rows(RowValue(results[0], 0), tuple(result.shape)), None
     used = {param.name for param in program.params}
-    weights = {name: weight for name, weight in recorder.weights.items() if name in used}
-    constants = {name: rows for name, rows in recorder.constants.items() if name in used}
-    ends = [*recorder.ends, recorder.ends[0]][:2]
-    src, dst = reversed(ends) if recorder.is_swapped() else ends
-    kinds, returned = recorder.kinds, tuple(of_graph)
-    recorded = {_types_name(space): found.index for space, found in kinds.items()}
+    weights = {name: weight for name, weight in found.weights.items() if name in used}
+    constants = {name: rows for name, rows in found.constants.items() if name in used}
+    src, dst, kinds, returned = found.src, found.dst, found.kinds, tuple(of_graph)
+    recorded = {_types_name(space): each.index for space, each in kinds.items()}
     recorded |= {_returned_name(i): tensor for i, tensor in enumerate(returned)}
     recording = recorder.tape.recording({**constants, **recorded, "src": src, "dst": dst})
     of_edges = returned, arguments.edge_features, src, dst, kinds
@@ -303,21 +299,15 @@ def _returned_name(i: int) -> str:
     return f"returned {i}"
 
 
-def _program(name: str, recorder: ProgramRecorder, results: tuple[str, ...]) -> Program:
-    lets = with_ends_swapped(recorder.lets) if recorder.is_swapped() else recorder.lets
-    lets = needed(with_softmaxes(with_direct_takes(lets)), results)
+def _program(name: str, found: RolledUp, results: tuple[str, ...]) -> Program:
+    lets = needed(found.lets, results)
     used = {name for let in lets for name in operands(let.op)}
-    made = tuple(result for result in results if recorder.op_of(result) is not None)
-    if not made:
+    params = tuple(param for param in found.params if param.name in used)
+    made = {let.name for let in lets}
+    made_results = tuple(dict.fromkeys(result for result in results if result in made))
+    if not made_results:
         raise NotTraceable("none of its results is made in a program")
-    types = recorder.types
-    roles = {
-        "feature": recorder.features,
-        "constant": [*recorder.constants],
-        "weight": [*recorder.weights],
-    }
-    params = (Param(n, types[n], role) for role, names in roles.items() for n in names if n in used)
-    program = Program(name, tuple(params), tuple(lets), made)
+    program = Program(name, params, tuple(lets), made_results)
     try:
         verify(program)
     except ProgramError as error:

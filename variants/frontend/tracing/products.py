@@ -85,6 +85,33 @@ def _matmul(at: Interpreter, shape: Shape, x: Tensor, w: Tensor) -> RowValue:
     return RowValue(result, found.axis)
 
 
+@handles("einsum")
+def _einsum(at: Interpreter, shape: Shape, spec: str, *operands: Any) -> RowValue:
+    """A product of rows with a weight, by head if they share axes that stay."""
+    given = operands[0] if isinstance(operands[0], list | tuple) else operands
+    left, arrow, out = spec.replace(" ", "").partition("->")
+    names = left.split(",")
+    if not arrow or len(given) != 2 or "." in spec or not is_rows(given[0]) or is_rows(given[1]):
+        raise NotTraceable(f"einsum {spec!r}: products of rows with a weight compile")
+    x, w = given
+    row = names[0][rows_of(x).axis]
+    heads = [n for n in names[0] if n in names[1] and n in out]
+    inner = [n for n in names[0] if n in names[1] and n not in out]
+    outer = [n for n in names[1] if n not in names[0]]
+    if row in names[1] or {row, *heads, *inner} != {*names[0]} or {row, *heads, *outer} != {*out}:
+        raise NotTraceable(f"einsum {spec!r}: products of rows with a weight compile")
+    w = w.permute([names[1].index(n) for n in (*heads, *inner, *outer)])
+    sizes = [tuple(w.shape[: len(heads)]), tuple(w.shape[len(heads) + len(inner) :])]
+    count, width = math.prod(sizes[0]), math.prod(sizes[1])
+    w = w.reshape(count, -1, width)
+    x = x.permute([names[0].index(n) for n in (*heads, row, *inner)])
+    rows = x.shape[len(heads)]
+    product = torch.matmul(x.reshape(count, rows, -1), w)
+    product = product.reshape(*sizes[0], rows, *sizes[1])
+    order = [*heads, row, *outer]
+    return rows_of(product.permute([order.index(n) for n in out]))
+
+
 def _by_type(at: Interpreter, shape: Shape, x: Tensor, w: Tensor) -> RowValue | None:
     """A product of one row with the matrix that its type chooses, if it is one."""
     recorder, found, chosen = at.recorder, rows_of(x), rows_of(w)

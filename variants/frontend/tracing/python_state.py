@@ -90,8 +90,9 @@ def _own_kinds(module: nn.Module) -> tuple[type, ...]:
 
 @cache
 def _of_all(base: type) -> frozenset[str]:
-    """What torch and PyG keep in each module for themselves; options of layers are not."""
-    return frozenset(vars(base())) - {"aggr", "flow", "node_dim"}
+    """What torch and PyG keep in modules for themselves; options of layers are not."""
+    own = {*vars(base()), "_use_segment_matmul_heuristic_output"}  # of PyG's RGCNConv
+    return frozenset(own - {"aggr", "flow", "node_dim"})
 
 
 def _globals_read(kinds: Iterable[type]) -> Iterator[tuple[dict[str, Any], str, object]]:

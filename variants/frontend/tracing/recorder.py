@@ -11,11 +11,42 @@ from torch import Tensor
 from hetune.variants.errors import ProgramError
 from hetune.variants.frontend.tracing.counts import Count
 from hetune.variants.frontend.tracing.expressions import Expression, called
-from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.not_traceable import (
+    LocatedNotTraceable,
+    NotTraceable,
+    located,
+)
 from hetune.variants.frontend.tracing.tape import Tape
 from hetune.variants.program.infer import infer
-from hetune.variants.program.nodes import End, Let, Op, Reduce, Reshape, Space, Take, Type
+from hetune.variants.program.nodes import (
+    ALL_EDGES,
+    End,
+    Let,
+    Op,
+    Reduce,
+    Reshape,
+    Space,
+    Take,
+    Type,
+)
 from hetune.variants.program.text import show_op
+
+
+@dataclass(slots=True)
+class EdgeSet:
+    """Edges that messages go along.
+
+    Attributes:
+        group: What the recorder's types call them.
+        ends: The index of each edge at either end, in the order in which they were met.
+        count: How many there are.
+        only: Why others' edges would have to be treated alike, with the line that met these.
+    """
+
+    group: str
+    ends: list[Tensor]
+    count: int
+    only: LocatedNotTraceable
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +73,7 @@ class ProgramRecorder:
         features: Names of the features.
         weights: What each weight is, by name.
         constants: What follows from the graph alone, rows first.
-        ends: The index of each edge at either end, in the order in which they were met.
+        sets: The edges, as many sets as are met.
         source_ends: Ends at which edges read sources, where these are other nodes.
         kinds: The type of each edge, and of each node, where weights have a row for each type.
     """
@@ -55,7 +86,7 @@ class ProgramRecorder:
         self.features: list[str] = []
         self.weights: dict[str, Expression] = {}
         self.constants: dict[str, Tensor] = {}
-        self.ends: list[Tensor] = []
+        self.sets: list[EdgeSet] = []
         self.source_ends: set[End] = set()
         self.kinds: dict[Space, RowTypes] = {}
         self._made: dict[Op, str] = {}
@@ -95,29 +126,36 @@ class ProgramRecorder:
         kinds = self.kinds.get(spaces[0])
         if kinds is None or not kinds.count:
             kinds = self.kinds[spaces[0]] = RowTypes(index, shape[0])
-        if kinds.count != shape[0] or not self._is_same_index(kinds.index, index):
+        is_known = self._is_view(kinds.index, index) or self._is_equal(kinds.index, index)
+        if kinds.count != shape[0] or not is_known:
             raise NotTraceable(f"{spaces[0]}s have types of two kinds: one compiles")
         row = tuple(extent for extent in shape[1:] if extent != 1)
         rows = called(torch.Tensor.reshape, (weight, (shape[0], *row)), {})
-        key = f"by type {rows.key}"
-        if key not in self._weight_names:
-            name = self._weight_names[key] = self._new_name(weight.hint)
-            self.types[name] = Type(_TYPES[spaces[0]], row)
-            self.weights[name] = rows
-        return self.emit(Take(self._weight_names[key], spaces[0]), "by_type")
+        name = self.new_weight(rows, Type(_TYPES[spaces[0]], row))
+        return self.emit(Take(name, spaces[0]), "by_type")
 
-    def constant(self, tensor: Tensor, space: Space) -> str:
+    def new_weight(self, expression: Expression, type_: Type) -> str:
+        """The weight of this value and type."""
+        key = f"{type_.space} {expression.key}"
+        if key not in self._weight_names:
+            name = self._weight_names[key] = self._new_name(expression.hint)
+            self.types[name], self.weights[name] = type_, expression
+        return self._weight_names[key]
+
+    def constant(self, tensor: Tensor, space: Space, group: str = ALL_EDGES) -> str:
         """Rows that follow from the graph alone.
 
         Args:
             tensor: ``[rows, *row shape]``.
             space: What there is a row for.
+            group: Which edges, of edges.
         """
+        type_ = Type(space, tuple(tensor.shape[1:]), group)
         for name, known in self.constants.items():
-            if self.types[name].space is space and _is_same(known, tensor):
+            if self.types[name] == type_ and _is_same(known, tensor):
                 return name
         name = self._new_name(f"{space}_constant")
-        self.types[name] = Type(space, tuple(tensor.shape[1:]))
+        self.types[name] = type_
         self.constants[name] = tensor
         return name
 
@@ -144,29 +182,43 @@ class ProgramRecorder:
         """Equal values are made anew from now on, for they may be of other edges."""
         self._made.clear()
 
-    def end_of(self, index: Tensor) -> End:
-        """Which end of the edges an index of nodes is; sources are met first, or swapped later."""
-        edges = self.count_edges(index)
-        if len(index) != edges:
-            raise NotTraceable(
-                f"an index has {len(index)} nodes but the edges so far are {edges}: one set of "
-                "edges compiles"
-            )
-        for i, known in enumerate(self.ends):
-            if self._is_same_index(known, index):
-                return _ENDS[i]
-        if len(self.ends) == len(_ENDS):
-            raise NotTraceable("an index is neither end of the edges: one set of edges compiles")
-        self.ends.append(index)
-        return _ENDS[len(self.ends) - 1]
+    def end_of(self, index: Tensor) -> tuple[End, str]:
+        """Which end of which edges an index of nodes is; sources are met first, or swapped later.
+
+        Edges of other calls of one layer, such as those of a relation, are sets of their own.
+        """
+        for is_same in (self._is_view, self._is_equal):
+            for edges in reversed(self.sets):
+                for end, known in zip(_ENDS, edges.ends, strict=False):
+                    if is_same(known, index):
+                        return end, edges.group
+        edges = self.sets[-1] if self.sets else self._new_set(index)
+        if len(edges.ends) == len(_ENDS):
+            edges = self._new_set(index)
+        if len(index) != int(edges.count):
+            raise NotTraceable(f"an index has {len(index)} nodes but the edges are {edges.count}")
+        edges.ends.append(index)
+        return _ENDS[len(edges.ends) - 1], edges.group
 
     def count_edges(self, rows: Tensor, axis: int = 0) -> int:
         """How many edges there are; if none were met so far, as many as these rows."""
-        if Space.EDGE not in self.counts:
-            self.counts[Space.EDGE] = found = self.tape.extent(rows, axis)
-            if isinstance(found, Count):
-                self.tape.rows.append(found)
-        return self.counts[Space.EDGE]
+        return (self.sets[-1] if self.sets else self._new_set(rows, axis)).count
+
+    def count_of(self, type_: Type) -> int:
+        """How many rows values of a type have."""
+        if type_.space is not Space.EDGE:
+            return self.counts[type_.space]
+        found = (edges.count for edges in self.sets if edges.group == type_.group)
+        return next(found, self.counts.get(Space.EDGE, 0))
+
+    def _new_set(self, rows: Tensor, axis: int = 0) -> EdgeSet:
+        group = f"set{len(self.sets)}" if self.sets else ALL_EDGES
+        found = EdgeSet(group, [], 0, located(NotTraceable(_ONE_SET)))
+        found.count = self.counts[Space.EDGE] = self.tape.extent(rows, axis)
+        if isinstance(found.count, Count):
+            self.tape.rows.append(found.count)
+        self.sets.append(found)
+        return found
 
     def op_of(self, name: str) -> Op | None:
         """What gives a value; None of inputs."""
@@ -191,17 +243,26 @@ class ProgramRecorder:
         if len(self.source_ends) != 1 or self.source_ends & ends or Space.NODE in self.kinds:
             raise NotTraceable("a pair's first part is read at sources, its second at targets")
 
-    def is_swapped(self) -> bool:
+    def is_swapped(self, edges: EdgeSet) -> bool:
         """Whether the end that rows are reduced at was met first."""
-        reduced = [let.op.end for let in self.lets if isinstance(let.op, Reduce)]
-        return bool(reduced) and reduced[0] is End.SRC
+        for let in self.lets:
+            if isinstance(let.op, Reduce) and self.types[let.op.x].group == edges.group:
+                return let.op.end is End.SRC
+        return False
 
-    def _is_same_index(self, one: Tensor, other: Tensor) -> bool:
+    def _is_view(self, one: Tensor, other: Tensor) -> bool:
         with torch._C.DisableTorchFunction():
-            if one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr():
-                is_there = one.storage_offset() == other.storage_offset()
-                return is_there and one.stride() == other.stride()
-            is_equal = torch.equal(one, other)
+            is_one = one.untyped_storage()._cdata == other.untyped_storage()._cdata
+            is_there = one.storage_offset() == other.storage_offset()
+            return is_one and is_there and one.stride() == other.stride()
+
+    def _is_equal(self, one: Tensor, other: Tensor) -> bool:
+        """Whether two ends are equal; one row of an edge_index is only that row of another one."""
+        with torch._C.DisableTorchFunction():
+            are_rows = all(t.untyped_storage().nbytes() == 2 * t.nbytes for t in (one, other))
+            if are_rows and bool(one.storage_offset()) != bool(other.storage_offset()):
+                return False
+            is_equal = len(one) > 0 and torch.equal(one, other)
         if is_equal:
             self.tape.check_same(one, other)
         return is_equal
@@ -217,6 +278,7 @@ class ProgramRecorder:
 
 _TYPES = {Space.EDGE: Space.ETYPE, Space.NODE: Space.NTYPE}
 _ENDS = (End.SRC, End.DST)
+_ONE_SET = "parts of the edges are not all treated alike, and added up: one set of edges compiles"
 
 
 def _is_same(one: Tensor, other: Tensor) -> bool:

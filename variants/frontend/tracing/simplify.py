@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from hetune.variants.program.columns import by_columns
@@ -18,6 +18,7 @@ from hetune.variants.program.nodes import (
     Softmax,
     Space,
     Take,
+    Type,
     operands,
 )
 
@@ -25,15 +26,18 @@ _SMALLEST = 1e-12
 """What may be added to the sum of a softmax: less than 1 by more than a float can tell."""
 
 
-def with_ends_swapped(lets: Iterable[Let]) -> list[Let]:
-    """Values of the same edges turned round."""
+def with_ends_swapped(lets: Iterable[Let], group: str, types: Mapping[str, Type]) -> list[Let]:
+    """Values of a group of edges, turned round."""
 
-    def turned(op: Op) -> Op:
+    def turned(let: Let) -> Op:
+        op = let.op
         if isinstance(op, Take | Reduce) and op.end is not End.NONE and op.space is not _PAIRS:
-            return replace(op, end=End.DST if op.end is End.SRC else End.SRC)
+            edges = let.type if isinstance(op, Take) else types[op.x]
+            if edges.group == group:
+                return replace(op, end=End.DST if op.end is End.SRC else End.SRC)
         return op
 
-    return [replace(let, op=turned(let.op)) for let in lets]
+    return [replace(let, op=turned(let)) for let in lets]
 
 
 def with_direct_takes(lets: Iterable[Let]) -> list[Let]:

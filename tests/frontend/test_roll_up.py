@@ -1,0 +1,111 @@
+"""Loops over parts of the edges as one program with edge types, compared with PyG's layers."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from tests.frontend.message_passing_cases import WIDTH, pyg
+from torch import nn
+
+import hetune
+from hetune.variants.program.nodes import Space
+
+NODES, RELATIONS = 61, 4
+RANDOM = torch.Generator().manual_seed(0)
+EDGES, OTHERS = (torch.randint(0, NODES - 4, (2, n), generator=RANDOM) for n in (400, 150))
+TYPES = torch.randint(0, RELATIONS, (400,), generator=RANDOM)
+
+
+class Own(pyg.RGCNConv):
+    """A user's subclass."""
+
+    def forward(self, x, edge_index, edge_type):
+        return super().forward(x, edge_index, edge_type).relu() + x[:, :4].new_ones(4)
+
+
+class Attention(pyg.MessagePassing):
+    """A GAT for each relation, and what is at the nodes."""
+
+    def __init__(self):
+        super().__init__()
+        self.convs = nn.ModuleList(
+            pyg.GATConv(WIDTH, 4, add_self_loops=False) for _ in range(RELATIONS)
+        )
+        self.root = nn.Linear(WIDTH, 4)
+
+    def forward(self, x, edge_index, edge_type):
+        outs = [conv(x, edge_index[:, edge_type == i]) for i, conv in enumerate(self.convs)]
+        return torch.stack(outs).mean(0) + self.root(x)
+
+
+class Unlike(Attention):
+    """Relations that are not treated alike, and are many."""
+
+    def forward(self, x, edge_index, edge_type):
+        out = self.root(x)
+        for i, conv in enumerate((*self.convs, *self.convs[1:])):
+            h = conv(x, edge_index[:, (edge_type + i) % 7 == 0])
+            out = out + (h.exp() if i % 2 else h)
+        return out
+
+
+TYPED = {
+    "own": lambda: Own(WIDTH, 4, RELATIONS, aggr="max"),
+    "blocks": lambda: Own(WIDTH, 4, RELATIONS, num_blocks=2),
+    "bases": lambda: Own(WIDTH, 4, RELATIONS, num_bases=2, root_weight=False, bias=False),
+    "film": lambda: pyg.FiLMConv(WIDTH, 4, num_relations=RELATIONS),
+    "attention": Attention,
+}
+SETS = {
+    "both ways": lambda: pyg.DirGNNConv(pyg.SAGEConv(WIDTH, 4), alpha=0.3),
+    "both ways, attention": lambda: pyg.DirGNNConv(pyg.GATConv(WIDTH, 4, add_self_loops=False)),
+    "signed": lambda: pyg.SignedConv(WIDTH, 4, first_aggr=True),
+}
+
+
+def check(model, *given, backend="torch"):
+    torch.manual_seed(0)
+    for parameter in model.parameters():
+        parameter.add_(torch.rand_like(parameter) * 0.1)
+    compiled = hetune.compile(model.eval(), backend=backend, mode="whole")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", hetune.FallbackWarning)
+        torch.testing.assert_close(compiled(*given), model(*given), rtol=1e-5, atol=1e-5)
+    if isinstance(compiled, hetune.CompiledModel):
+        assert compiled.report().layers[0].variant is not None, compiled.report()
+        return compiled.explain(*given)[""], compiled
+    return compiled.explain(*given), compiled
+
+
+@pytest.mark.parametrize("name", TYPED)
+@torch.no_grad()
+def test_loops_over_relations_give_pygs_results(name):
+    x = torch.randn(NODES, WIDTH)
+    _, compiled = check(
+        TYPED[name](), x, EDGES, TYPES, backend="cpp" if name == "film" else "torch"
+    )
+    types = TYPES.clamp(max=1)  # others have no edges, where GATConv returns early
+    types = TYPES.flip(0) if name == "attention" else types
+    torch.testing.assert_close(
+        compiled(x, EDGES, types), compiled.module(x, EDGES, types), rtol=1e-5, atol=1e-5
+    )
+    spaces = {param.type.space for param in compiled._adapter.program.params}
+    assert Space.ETYPE in spaces
+
+
+@pytest.mark.parametrize("name", SETS)
+@torch.no_grad()
+def test_several_sets_of_edges_give_pygs_results(name):
+    given = [torch.randn(NODES, WIDTH), EDGES]
+    check(SETS[name](), *given, *([OTHERS] if name == "signed" else []))
+
+
+@torch.no_grad()
+def test_relations_that_are_not_treated_alike_run_uncompiled():
+    layer = Unlike().eval()
+    compiled = hetune.compile(layer, backend="torch")
+    x = torch.randn(NODES, WIDTH)
+    with pytest.warns(hetune.FallbackWarning, match="parts of the edges are not all treated"):
+        compiled(x, EDGES, TYPES)
