@@ -111,5 +111,4 @@ def compile(
         raise InputError(f"mode={mode!r}: take 'layers' or 'whole'")
     if not is_model(module):
         return compiled(module)
-    is_conv = type(module).__module__.startswith("torch_geometric.nn.conv.")  # around others
-    return compile_model(module, compiled, is_whole=is_conv or mode == "whole")
+    return compile_model(module, compiled, is_whole=mode == "whole")
