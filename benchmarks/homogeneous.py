@@ -184,6 +184,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for widths in options.widths:
                 d_in, d_out = map(int, widths.split("x"))
                 cell = Cell(layer, d_in, d_out, edge_index, nodes)
+                for given in (
+                    "conv",
+                    "x",
+                ):  # what changes is seen where it can, outside of the mode
+                    getattr(cell, given)
                 with torch.inference_mode():
                     found = measure(cell, options)
                 cells.append({"layer": layer, "graph": graph, "widths": widths, **found})

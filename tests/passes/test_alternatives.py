@@ -16,9 +16,8 @@ from hetune.variants.frontend.kernels import (
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.frontend.trace import etype, layer_program, node
 from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE
-from hetune.variants.passes.pipeline import clean, run_passes
-from hetune.variants.plan.alternatives import alternatives
-from hetune.variants.program.columns import by_columns
+from hetune.variants.passes.pipeline import run_passes
+from hetune.variants.plan.alternatives import alternatives, normalized
 from hetune.variants.program.nodes import End
 from hetune.variants.program.text import show
 from hetune.variants.program.verify import verify
@@ -76,7 +75,7 @@ def test_each_is_one_of_a_kind(name):
     assert ways == alternatives(PROGRAMS[name])
     for way in ways:
         verify(way.program)
-        assert run_passes(way.choices.passes, clean(by_columns(PROGRAMS[name]))) == way.program
+        assert run_passes(way.choices.passes, normalized(PROGRAMS[name])) == way.program
 
 
 IDS = {

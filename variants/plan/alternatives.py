@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from hetune.variants.passes.choices import SumChoices
+from hetune.variants.passes.edge_constants import EdgeConstants
 from hetune.variants.passes.enumerate import choices_of
 from hetune.variants.passes.pipeline import clean, run_passes
 from hetune.variants.passes.product_first import ProductFirst, edge_elements
@@ -55,7 +56,7 @@ def alternatives(program: Program) -> tuple[Alternative, ...]:
     Ways that lead to the same program are offered once, the first; that is the program as it is
     written.
     """
-    program = clean(by_columns(program))
+    program = normalized(program)
     found = {canonical(program): Alternative(ProgramChoices(), program)}
     for each in _choices(program):
         made = run_passes(each.passes, program)
@@ -68,6 +69,11 @@ def alternatives(program: Program) -> tuple[Alternative, ...]:
             choices = replace(each, product_first=True)
             found.setdefault(canonical(made), Alternative(choices, made))
     return tuple(found.values())
+
+
+def normalized(program: Program) -> Program:
+    """The program that choices start from: by columns, with what the graph gives on the edges."""
+    return run_passes((EdgeConstants(),), clean(by_columns(program)))
 
 
 def _choices(program: Program) -> Iterable[ProgramChoices]:
