@@ -204,8 +204,8 @@ class ProgramRecorder:
 
     def count_of(self, type_: Type) -> int:
         """How many rows values of a type have."""
-        if type_.space is Space.NODE:
-            return self.counts[Space.NODE]
+        if type_.space is not Space.EDGE:
+            return self.counts[type_.space]
         found = (edges.count for edges in self.sets if edges.group == type_.group)
         return next(found, self.counts.get(Space.EDGE, 0))
 
