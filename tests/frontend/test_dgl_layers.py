@@ -24,6 +24,7 @@ NODES, EDGES, WIDTH = 50, 300, 6
 RANDOM = torch.Generator().manual_seed(0)
 X, X0 = (torch.randn(NODES, WIDTH, generator=RANDOM) for _ in range(2))
 WEIGHT = torch.rand(EDGES, generator=RANDOM) + 0.1
+NODE_TYPES = torch.randint(3, (NODES,), generator=RANDOM).sort().values
 TYPES = torch.randint(5, (EDGES,), generator=RANDOM)
 ROWS = torch.randn(EDGES, WIDTH, generator=RANDOM)
 
@@ -86,6 +87,10 @@ LAYERS = {
     "GMMConv": [(lambda: conv.GMMConv(WIDTH, 4, WIDTH, 2, "mean"), (ROWS,))],
     "EdgeGATConv": [(lambda: conv.EdgeGATConv(WIDTH, WIDTH, 4, 2), (ROWS,))],
     "GatedGraphConv": [(lambda: conv.GatedGraphConv(WIDTH, 8, 2, 1), ())],
+    "HGTConv": [
+        (lambda: conv.HGTConv(WIDTH, 3, 2, 3, 5), (NODE_TYPES, TYPES)),
+        (lambda: conv.HGTConv(WIDTH, 4, 3, 3, 5, use_norm=True), (NODE_TYPES, TYPES)),
+    ],
     "RelGraphConv": [
         (lambda: conv.RelGraphConv(WIDTH, 4, 5), (TYPES,)),
         (

@@ -140,10 +140,11 @@ def test_what_a_program_may_be(models, text, error, says):
             "they are edge rows of 4",
         ),
         ([layer(HEAD + "  n: dst_pair[] = count dst_pair\n  return n\n", 1)], "rows of dst_pairs"),
+        ([layer(HEAD + "  y: node[4] = relu x\n  return y, y\n")], "gives a result twice"),
         ([layer(HEAD + chain(200))] * 64, "values of a model"),
         ([layer(LINEAR)] * 3, "kernels of a model"),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_how_programs_may_be_joined(models, layers, says):
     products = layers[0]["program"] == LINEAR

@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from hetune.variants.errors import InputError
 from hetune.variants.graph import index_native
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.graph.row_groups import EVENLY, RowGroups, check_block_nodes, cut_by_type
+from hetune.variants.graph.row_groups import (
+    EVENLY,
+    RowGroups,
+    as_int32,
+    check_block_nodes,
+    cut_by_type,
+)
 
 _SPACES = ("edge", "dst_pair", "src_pair")
 
@@ -106,15 +112,15 @@ def _turns(index: GraphIndex, block_nodes: int) -> tuple[torch.Tensor, int]:
     whole, count = index.whole, block_count(index, block_nodes)
 
     def build() -> tuple[torch.Tensor, int]:
-        bounds = node_blocks(index, block_nodes)
+        bounds = node_blocks(index, block_nodes).numpy()
         edges, pairs = (
-            pointers.index_select(0, bounds).long()
+            pointers.numpy()[bounds].astype(np.int64)
             for pointers in (whole.indptr, whole.node_dst_pair_indptr)
         )
-        work = torch.diff(4 * bounds.long() + edges + 2 * pairs)
+        work = np.diff(4 * bounds.astype(np.int64) + edges + 2 * pairs)
         limit = _work_limit(whole, count)
-        order = torch.argsort(work.clamp(min=limit), descending=True, stable=True).int()
-        return order, int((work > limit).sum())
+        order = np.argsort(-np.maximum(work, limit), kind="stable")
+        return as_int32(order), int((work > limit).sum())
 
     return whole.step(f"block_order({count})", build)
 
@@ -129,12 +135,12 @@ def most_rows_in_block(index: GraphIndex, space: str, block_nodes: int) -> int:
     """
 
     def build() -> int:
-        bounds = node_blocks(index, block_nodes)
+        bounds = node_blocks(index, block_nodes).numpy()
         if space == "dst_pair":
-            bounds = index.node_dst_pair_indptr.index_select(0, bounds)
+            bounds = index.node_dst_pair_indptr.numpy()[bounds]
         elif space == "edge":
-            bounds = index.whole.indptr.index_select(0, bounds)
-        return int(torch.diff(bounds).max()) if bounds.numel() > 1 else 0
+            bounds = index.whole.indptr.numpy()[bounds]
+        return int(np.diff(bounds).max()) if len(bounds) > 1 else 0
 
     return index.step(f"most_rows_in_block({space}, {block_count(index, block_nodes)})", build)
 

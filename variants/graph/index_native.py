@@ -28,15 +28,11 @@ def library() -> ctypes.CDLL:
 
 def _call(name: str, *args: torch.Tensor | int | None) -> int:
     function = getattr(library(), f"hetune_index_{name}")
-    function.restype = ctypes.c_int64
-    # Vectors keep their tensor alive for the time of the call; numbers are int64_t throughout.
+    if getattr(function, "restype", None) is not ctypes.c_int64:  # addresses are numbers, too
+        function.restype, function.argtypes = ctypes.c_int64, (ctypes.c_int64,) * len(args)
+    # Vectors keep their tensor alive for the time of the call.
     result = function(
-        *(
-            ctypes.c_int64(arg)
-            if isinstance(arg, int)
-            else ctypes.c_void_p(None if arg is None else arg.data_ptr())
-            for arg in args
-        )
+        *[arg.data_ptr() if isinstance(arg, torch.Tensor) else arg or 0 for arg in args]
     )
     if result < 0:
         raise MemoryError(f"out of memory while indexing a graph ({name})")

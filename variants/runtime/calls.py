@@ -234,6 +234,8 @@ def _contenders(
 
 
 def _default_on(graph: HeteroGraph, variants: tuple[Variant, ...]) -> Variant:
+    if not any(variant.choices.plan.program.is_hybrid for variant in variants):
+        return default_variant(variants)  # which side a graph has is no matter
     return default_variant(variants, side=domain_of(variants, graph).side)
 
 

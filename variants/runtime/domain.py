@@ -122,6 +122,10 @@ class Domain:
                 return 1
             case Space.EDGE:
                 return self.graph.num_edges if group == ALL_EDGES else self._sums(group).edges
+            case Space.SRC_PAIR if group == ALL_EDGES:
+                return self.index(group).num_src_pairs
+            case Space.DST_PAIR if group == ALL_EDGES:
+                return self.index(group).num_dst_pairs
             case Space.SRC_PAIR:
                 return self._sums(group).src_pairs
             case Space.DST_PAIR:
@@ -162,10 +166,9 @@ class Domain:
         return self.rows(kind.space, ALL_EDGES if kind.space is Space.EDGE else kind.group)
 
     def _sums(self, group: str) -> RelationSums:
-        """Edges and pairs of a group's edge types."""
+        """Edges and pairs of a named group's edge types."""
         if group not in self._by_group:
-            stats = self.index(ALL_EDGES).relation_stats
-            picked = slice(None) if group == ALL_EDGES else self.relations[group]
+            stats, picked = self.index(ALL_EDGES).relation_stats, self.relations[group]
             counts = stats.edges, stats.src_pairs, stats.dst_pairs
             self._by_group[group] = RelationSums(*(int(each[picked].sum()) for each in counts))
         return self._by_group[group]

@@ -98,6 +98,8 @@ def wiring_of(description: ModelDescription, programs: Sequence[Program]) -> Wir
     types = {name: param.type for name, param in inputs.items()}
     gives = []
     for number, program in enumerate(programs):
+        if len(set(program.results)) < len(program.results):
+            raise InputError(f"layer {number} gives a result twice: give it once")
         names = tuple(
             str(number) if i == 0 else f"{number}.{i}" for i in range(len(program.results))
         )

@@ -6,6 +6,7 @@ import ctypes
 import functools
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,6 +37,7 @@ from hetune.variants.registry import KernelSource, Registry, Toolchain, default_
 from hetune.variants.registry.vectors import WIDEST, Vectors
 
 _emit = functools.lru_cache(maxsize=4096)(emit)
+_MOST_LOADED = 512
 
 _NODE_TYPE_GROUPS = GraphSlot[tuple[int, End], RowGroups]()
 
@@ -66,6 +68,7 @@ class CppBackend:
         schedule: Schedule | None = None,
     ) -> None:
         self._registry, self._vectors, self.schedule = registry, vectors, schedule
+        self._loaded: dict[tuple[int, int, int], _Loaded] = {}
 
     @property
     def registry(self) -> Registry:
@@ -102,15 +105,31 @@ class CppBackend:
         Raises:
             CompileError: The launch cannot be compiled, or the schedule is a GPU's.
         """
-        schedule = _for_cpu(schedule)
-        code = self._emitted(launch, schedule)
-        function = self.registry.load(code.source).hetune_launch
-        function.restype = ctypes.c_int
-        function.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
-        return _bound(launch, code, function, schedule, place)
+        schedule, registry = _for_cpu(schedule), self.registry
+        key = id(launch), id(schedule), id(registry)  # to hash what they are takes longer
+        if key not in self._loaded:
+            code = self._emitted(launch, schedule)
+            function = registry.load(code.source).hetune_launch
+            function.restype = ctypes.c_int
+            function.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+            if len(self._loaded) >= _MOST_LOADED:
+                self._loaded.clear()
+            self._loaded[key] = _Loaded(launch, schedule, registry, code, function)
+        loaded = self._loaded[key]
+        return _bound(launch, loaded.code, loaded.function, schedule, place)
 
     def _emitted(self, launch: Launch, schedule: Schedule) -> Emitted:
         return emitted(launch, fitted(schedule, self.vectors))
+
+
+class _Loaded(NamedTuple):
+    """Code of a launch, with all whose ids it is kept by."""
+
+    launch: Launch
+    schedule: Schedule
+    registry: Registry
+    code: Emitted
+    function: ctypes._NamedFuncPointer
 
 
 def _for_cpu(schedule: AnySchedule) -> Schedule:

@@ -129,12 +129,16 @@ class ProgramRecorder:
             raise NotTraceable(f"{spaces[0]}s have types of two kinds: one compiles")
         row = tuple(extent for extent in shape[1:] if extent != 1)
         rows = called(torch.Tensor.reshape, (weight, (shape[0], *row)), {})
-        key = f"by type {rows.key}"
+        name = self.new_weight(rows, Type(_TYPES[spaces[0]], row))
+        return self.emit(Take(name, spaces[0]), "by_type")
+
+    def new_weight(self, expression: Expression, type_: Type) -> str:
+        """The weight of this value and type."""
+        key = f"{type_.space} {expression.key}"
         if key not in self._weight_names:
-            name = self._weight_names[key] = self._new_name(weight.hint)
-            self.types[name] = Type(_TYPES[spaces[0]], row)
-            self.weights[name] = rows
-        return self.emit(Take(self._weight_names[key], spaces[0]), "by_type")
+            name = self._weight_names[key] = self._new_name(expression.hint)
+            self.types[name], self.weights[name] = type_, expression
+        return self._weight_names[key]
 
     def constant(self, tensor: Tensor, space: Space, group: str = ALL_EDGES) -> str:
         """Rows that follow from the graph alone.

@@ -8,7 +8,6 @@ is computed of nodes for one part moves to the edges, or to pairs of destination
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,16 +15,15 @@ import torch
 from torch import Tensor
 
 from hetune.variants.errors import ProgramError
-from hetune.variants.frontend.tracing.expressions import Expression, called, fixed
+from hetune.variants.frontend.tracing.expressions import Expression, fixed
 from hetune.variants.frontend.tracing.interpreter import words
+from hetune.variants.frontend.tracing.loop_params import LoopParams, Unlike
 from hetune.variants.frontend.tracing.recorder import EdgeSet, ProgramRecorder, RowTypes
 from hetune.variants.frontend.tracing.simplify import with_ends_swapped, with_softmaxes
-from hetune.variants.program.builder import Builder
 from hetune.variants.program.infer import infer
 from hetune.variants.program.nodes import (
     ALL_EDGES,
     Concat,
-    Count,
     Dot,
     End,
     Fold,
@@ -40,7 +38,6 @@ from hetune.variants.program.nodes import (
     Softmax,
     Space,
     Take,
-    Type,
     operands,
     with_operands,
 )
@@ -108,7 +105,7 @@ def rolled_up(recorder: ProgramRecorder, results: Sequence[str]) -> RolledUp:
     loop = _Loop(recorder, lets, [dst for _, dst in ends])
     try:
         found = {name: loop.of_nodes(name) for name in results}
-    except (ProgramError, _Unlike):
+    except (ProgramError, Unlike):
         raise recorder.sets[1].only from None
     new = [Let(name, loop.types[name], op) for name, op in loop.ops.items()]
     return RolledUp(
@@ -125,30 +122,13 @@ _MOST_ALONE = 4
 """Sets of edges of which each may be added up alone: that reads all edges."""
 
 
-class _Unlike(Exception):  # noqa: N818  # never leaves this file
-    """What a loop computes of parts of the edges is not the same, or not added up."""
-
-
-class _Loop(Builder):
-    """The values of the loop's program so far.
-
-    Attributes:
-        given: Its parameters by name.
-        weights: What each weight is.
-        constants: What follows from the graph alone.
-    """
+class _Loop(LoopParams):
+    """The values of the loop's program so far."""
 
     def __init__(self, recorder: ProgramRecorder, lets: Sequence[Let], dst: list[Tensor]) -> None:
-        super().__init__(())
-        self._recorder, self._dst = recorder, dst
+        super().__init__(recorder, dst)
         self._known_sets: dict[str, frozenset[str]] = {}
         self._old = {let.name: let.op for let in lets}
-        self._old_types = dict(recorder.types)
-        self._sets = [edges.group for edges in recorder.sets]
-        self._alone: str | None = None
-        self.given: dict[str, Param] = {}
-        self.weights: dict[str, Expression] = {}
-        self.constants: dict[str, Tensor] = {}
 
     # --- what the recorder has ------------------------------------------------------------
 
@@ -234,7 +214,7 @@ class _Loop(Builder):
             return self._added([*sums, *rest])
         if counts == {0} and not rest:
             if any(isinstance(op, kind) for kind in (Reduce, Softmax)):
-                raise _Unlike
+                raise Unlike
             return self._emit(op, [self.of_nodes(x) for x in operands(op)], name)
         sums = [self._sum(parts) for parts in zip(*by_set.values(), strict=True)]
         return self._added([*sums, *rest])
@@ -245,7 +225,7 @@ class _Loop(Builder):
     def _sum_of(self, name: str) -> str:
         """What one set has for its nodes, as a sum over all edges where others count nothing."""
         if len(self._sets) > _MOST_ALONE:
-            raise _Unlike
+            raise Unlike
         (alone,) = self._sets_of(name)
         before, self._alone = self._alone, alone
         try:
@@ -258,7 +238,7 @@ class _Loop(Builder):
         rows = self._summands(names)
         if rows is None:
             if not all(map(self._vanishes, names)):
-                raise _Unlike
+                raise Unlike
             rows = self._by_node(names, Space.DST_PAIR, End.DST)
         if self._alone is not None:
             counted = [float(group == self._alone) for group in self._sets]
@@ -332,10 +312,10 @@ class _Loop(Builder):
         ops = [self._old.get(name) for name in names]
         found = [op for op in ops if op is not None]
         if len(found) < len(ops) or len({type(op) for op in found}) > 1:
-            raise _Unlike
+            raise Unlike
         plain = {_without_operands(op) for op in found}
         if len(plain) > 1 and not all(isinstance(op, Map) and op.fn == "scale" for op in found):
-            raise _Unlike
+            raise Unlike
         return found
 
     def _operand(self, names: tuple[str, ...], space: Space, end: End) -> str:
@@ -354,7 +334,7 @@ class _Loop(Builder):
         match ops[0]:
             case Take(end=end) if self._old_types[operands(ops[0])[0]].space is Space.NODE:
                 if len({_end(op) for op in ops}) > 1:
-                    raise _Unlike
+                    raise Unlike
                 return self._by_node(tuple(operands(op)[0] for op in ops), Space.EDGE, end)
             case Softmax():
                 scores = self._by_edge(tuple(operands(op)[0] for op in ops))
@@ -378,7 +358,7 @@ class _Loop(Builder):
         ops = self._alike(names)
         if isinstance(ops[0], Reduce):
             if end is not End.DST or any(_end(op) is not End.DST for op in ops):
-                raise _Unlike
+                raise Unlike
             rows = self._by_edge(tuple(operands(op)[0] for op in ops))
             pairs = self.emit(Reduce(rows, Space.DST_PAIR, ops[0].fn), names[0])
             return pairs if space is Space.DST_PAIR else self.emit(Take(pairs, space), names[0])
@@ -386,116 +366,17 @@ class _Loop(Builder):
 
     def _rewritten(self, ops: list[Op], space: Space, end: End, hint: str) -> str:
         if not isinstance(ops[0], Map | Linear | Dot | Reshape | Fold | Concat | Slice):
-            raise _Unlike
+            raise Unlike
         columns = [*zip(*map(operands, ops), strict=True)]
         found = [self._operand(names, space, end) for names in columns]
         if len({_const(op) for op in ops}) > 1:
             return self.emit(Map("mul", (found[0], self._factors(ops))), hint)
         return self._emit(ops[0], found, hint)
 
-    # --- parameters -----------------------------------------------------------------------
-
     def _emit(self, op: Op, names: list[str], hint: str) -> str:
         if isinstance(op, Take):
             op = replace(op, group=ALL_EDGES)
         return self.emit(with_operands(op, tuple(names)), hint)
-
-    def _new_param(self, hint: str, type_: Type, role: str) -> str:
-        name, copy = hint, 1
-        while name in self.types:
-            copy += 1
-            name = f"{hint}_{copy}"
-        self.given[name] = Param(name, type_, role)
-        self.types[name] = type_
-        return name
-
-    def _param(self, name: str) -> str:
-        """A parameter that is the same for all sets."""
-        if name not in self.given:
-            type_ = self._old_types[name]
-            if type_.space is Space.EDGE:
-                raise _Unlike
-            if name in self._recorder.weights:
-                self.weights[name] = self._recorder.weights[name]
-                role = "weight"
-            elif name in self._recorder.constants:
-                self.constants[name] = self._recorder.constants[name]
-                role = "constant"
-            else:
-                role = "feature"
-            self.given[name] = Param(name, type_, role)
-            if name in self.types:
-                raise _Unlike
-            self.types[name] = type_
-        return name
-
-    def _weight(self, names: tuple[str, ...]) -> str:
-        """The weight by type that has each set's."""
-        if len({*names}) == 1:
-            return self._param(names[0])
-        shapes = {self._old_types[name].shape for name in names}
-        if len(shapes) > 1:
-            raise _Unlike
-        return self._stack([self._recorder.weights[name] for name in names], shapes.pop())
-
-    def _stack(self, found: list[Expression], shape: tuple[int, ...]) -> str:
-        whole = called(torch.stack, (found,), {})
-        for name, known in self.weights.items():
-            if known.key == whole.key:
-                return name
-        hint = re.sub(r"\W", "_", f"{found[0].hint}_by_type".removeprefix("_"))
-        name = self._new_param(hint, Type(Space.ETYPE, shape), "weight")
-        self.weights[name] = whole
-        return name
-
-    def _constants(self, names: tuple[str, ...]) -> str:
-        """Constants of each set's edges, put one after the other."""
-        types = {self._old_types[name].shape for name in names}
-        if len(types) > 1:
-            raise _Unlike
-        with self._recorder.tape:
-            rows = torch.cat([self._of_set(i, name) for i, name in enumerate(names)])
-        name = self._new_param("edge_constants", Type(Space.EDGE, types.pop()), "constant")
-        self.constants[name] = rows
-        return name
-
-    def _of_set(self, i: int, name: str) -> Tensor:
-        """A constant of a set's edges; zeros if it is another set's."""
-        given, dst = self._recorder.constants[name], self._dst[i]
-        if self._old_types[name].group == self._sets[i]:
-            return given
-        zeros = torch.zeros_like(dst, dtype=given.dtype)
-        return zeros.reshape(-1, *[1] * (given.dim() - 1)).expand(-1, *given.shape[1:])
-
-    def _constants_of_nodes(self, names: tuple[str, ...], space: Space, end: End) -> str:
-        """Constants of nodes, of each set's own; shares of a mean as the mean's."""
-        if end is End.DST and (share := self._share(names)) is not None:
-            return share if space is Space.DST_PAIR else self.emit(Take(share, space), "share")
-        if space is not Space.EDGE or end is not End.DST:
-            raise _Unlike
-        shape = self._old_types[names[0]].shape
-        with self._recorder.tape:
-            pairs = zip(names, self._dst, strict=True)
-            rows = torch.cat([self._recorder.constants[n].index_select(0, d) for n, d in pairs])
-        name = self._new_param("edge_constants", Type(Space.EDGE, shape), "constant")
-        self.constants[name] = rows
-        return name
-
-    def _share(self, names: tuple[str, ...]) -> str | None:
-        with self._recorder.tape:
-            for group, name, dst in zip(self._sets, names, self._dst, strict=True):
-                if self._alone not in (None, group):
-                    continue
-                given = self._recorder.constants[name]
-                ones = torch.ones_like(dst, dtype=given.dtype)
-                count = (
-                    torch.zeros_like(given).index_add(0, dst, ones) if given.dim() == 1 else given
-                )
-                share = count.clamp(min=1).reciprocal()
-                if given.dim() != 1 or not torch.equal(share, given):
-                    return None
-        pairs = self.emit(Count(Space.DST_PAIR), "count")
-        return self.emit(Map("reciprocal", (pairs,)), "share")
 
 
 def _without_operands(op: Op) -> Op:

@@ -19,6 +19,7 @@ from hetune.variants.frontend.tracing.alignment import (
 )
 from hetune.variants.frontend.tracing.arithmetic import as_symbol, binary
 from hetune.variants.frontend.tracing.edges import gathered
+from hetune.variants.frontend.tracing.heads import together
 from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.symbols import RowValue, Symbol
@@ -106,8 +107,15 @@ def _cat(at: Interpreter, shape: Shape, tensors: Sequence[Tensor], dim: int = 0)
         lead = squeezed(extent for i, extent in enumerate(own[:dim]) if i != axis)
         tail = math.prod(extent for i, extent in enumerate(own) if i >= dim and i != axis)
         names.append(at.recorder.emit(Reshape(name, (*lead, tail)), "reshape"))
-    found = at.recorder.emit(Concat(tuple(names)), "concat") if len(names) > 1 else names[0]
+    found = _side_by_side(at, names) if len(names) > 1 else names[0]
     return RowValue(at.recorder.emit(Reshape(found, row_shape(shape, axis)), "reshape"), axis)
+
+
+def _side_by_side(at: Interpreter, names: list[str]) -> str:
+    heads = None
+    if len(at.recorder.types[names[0]].shape) == 1:
+        heads = together(at.recorder, names)
+    return heads or at.recorder.emit(Concat(tuple(names)), "concat")
 
 
 @handles("stack")
