@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Count(int):
+class TracedSize(int):
     """A number of rows, of which a tape knows where it comes from.
 
     What is computed with it is one as well, and how it compares is checked when the tape is
@@ -24,9 +24,9 @@ class Count(int):
     __hash__ = int.__hash__
 
 
-def count(value: int, tape: Any, slot: int) -> Count:
+def count(value: int, tape: Any, slot: int) -> TracedSize:
     """A number that a tape has in a slot."""
-    found = Count(value)
+    found = TracedSize(value)
     found.tape, found.slot = tape, slot
     return found
 
@@ -34,10 +34,10 @@ def count(value: int, tape: Any, slot: int) -> Count:
 def _seen(name: str) -> None:
     plain: Callable[..., Any] = getattr(int, name)
 
-    def method(self: Count, *others: Any) -> Any:
+    def method(self: TracedSize, *others: Any) -> Any:
         return self.tape.computed(plain, (self, *others))
 
-    setattr(Count, name, method)
+    setattr(TracedSize, name, method)
 
 
 _ARITHMETIC = (

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hetune.variants.errors import ProgramError
-from hetune.variants.frontend.tracing.counts import Count
+from hetune.variants.frontend.tracing.counts import TracedSize
 from hetune.variants.frontend.tracing.expressions import Expression, called
 from hetune.variants.frontend.tracing.not_traceable import (
     LocatedNotTraceable,
@@ -215,7 +215,7 @@ class ProgramRecorder:
         group = f"set{len(self.sets)}" if self.sets else ALL_EDGES
         found = EdgeSet(group, [], 0, located(NotTraceable(_ONE_SET)))
         found.count = self.counts[Space.EDGE] = self.tape.extent(rows, axis)
-        if isinstance(found.count, Count):
+        if isinstance(found.count, TracedSize):
             self.tape.rows.append(found.count)
         self.sets.append(found)
         return found

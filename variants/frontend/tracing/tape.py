@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from hetune.variants.frontend.tracing.counts import Count, count
+from hetune.variants.frontend.tracing.counts import TracedSize, count
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.recording import Recording, Slot, Step, filled, slots_in
 from hetune.variants.frontend.tracing.symbols import Symbol, symbols_in
@@ -126,7 +126,7 @@ class Tape(TorchFunctionMode):
     def check_extent(self, tensor: Tensor, dim: int, rows: int) -> None:
         """Records that an axis has to be as long as there are rows."""
         found = self.extent(tensor, dim)
-        if isinstance(found, Count) and isinstance(rows, Count) and found.slot == rows.slot:
+        if isinstance(found, TracedSize) and isinstance(rows, TracedSize) and found.slot == rows.slot:
             return
         self.check(operator.eq, self._template((found, rows)), True)
 
@@ -245,7 +245,7 @@ class Tape(TorchFunctionMode):
                 kind = "parameter" if isinstance(value, nn.Parameter) else "tensor"
                 raise NotTraceable(f"a {kind} is none of the module's own: register it there")
             return Slot(self._slots[id(value)])
-        if isinstance(value, Count):
+        if isinstance(value, TracedSize):
             return Slot(value.slot)
         if isinstance(value, slice):
             return slice(*map(self._template, (value.start, value.stop, value.step)))
@@ -271,7 +271,7 @@ def _extent(tensor: Tensor, axis: int) -> int:
 
 
 def _plain(value: Any) -> Any:
-    return int(value) if isinstance(value, Count) else value
+    return int(value) if isinstance(value, TracedSize) else value
 
 
 def _name(func: Callable[..., Any]) -> str:
