@@ -236,3 +236,10 @@ def edges_of_an_unknown_type(x, edges, graph):
     known = {key: edge_dict[key] for key in etypes[1:]}
     anew = compiled(geometric.HGTConv(8, 8, (ntypes, etypes)))
     yield lambda: (run(layer, rows, known), run(anew, rows, edge_dict))
+
+
+@case("out= is for rows that a program returns, and torch makes others of them: leave it out")
+def memory_for_what_torch_makes(x, edges, graph):
+    layer = compiled(geometric.MixHopConv(8, 8, [0, 1]))
+    yield lambda: layer(x, edges[0], out=torch.empty(len(x), 16))
+    yield lambda: run(layer, x, edges[0])
