@@ -126,7 +126,11 @@ class Tape(TorchFunctionMode):
     def check_extent(self, tensor: Tensor, dim: int, rows: int) -> None:
         """Records that an axis has to be as long as there are rows."""
         found = self.extent(tensor, dim)
-        if isinstance(found, TracedSize) and isinstance(rows, TracedSize) and found.slot == rows.slot:
+        if (
+            isinstance(found, TracedSize)
+            and isinstance(rows, TracedSize)
+            and found.slot == rows.slot
+        ):
             return
         self.check(operator.eq, self._template((found, rows)), True)
 
