@@ -122,7 +122,7 @@ def test_features_are_x_wherever_they_are_rows(http, rows):
     both = {"graph": graph, "x": rows, "features": "base"}
     says = is_problem(http.post(RUN.format("m"), json=both), 400, "MalformedError")
     assert says == "there are both x and features: give one"
-    neither = is_problem(http.post(RUN.format("m"), json={"graph": graph}), 400, "MalformedError")
+    neither = is_problem(http.post(RUN.format("m"), json={"graph": graph}), 422, "InputError")
     assert neither.startswith("features are missing: give rows as x")
 
 

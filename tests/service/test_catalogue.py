@@ -15,7 +15,7 @@ def test_variants_of_a_layer(http):
 @pytest.mark.parametrize(
     ("asked", "status", "why"),
     [
-        ({"layer": "gcn", "d_in": 8, "d_out": 4}, 422, "rgcn, rgat, hgt"),
+        ({"layer": "mlp", "d_in": 8, "d_out": 4}, 422, "rgcn, rgat, hgt"),
         ({"layer": "rgat", "d_in": 8, "d_out": 4, "heads": 3}, 422, "take a multiple"),
         ({"layer": "rgat", "d_in": 0, "d_out": 4}, 400, "d_in"),
         ({"layer": "rgat"}, 400, "d_in"),

@@ -86,7 +86,7 @@ def test_a_run_that_names_them_gives_what_one_that_brings_them_gives(site):
         ({"graph": NO_GRAPH}, 404, "NotFoundError", "no graph"),
         ({"graph": {"src": [0], "dst": [1]}}, 422, "InputError", "give the id of the graph"),
         ({"features": 1}, 400, "MalformedError", "features"),
-        ({"features": None}, 400, "MalformedError", "features"),
+        ({"features": None}, 422, "InputError", "features"),
     ],
     ids=range(6),
 )
@@ -97,12 +97,13 @@ def test_runs_that_name_what_is_not_there(site, change, status, name, says):
 
 def test_a_container_has_features_or_their_name(site):
     both = pack(f'{{"graph": "{site.graph}", "features": "flat"}}', {"x": X})
-    for body, says in (
-        (both, "both x and features"),
-        (pack(f'{{"graph": "{site.graph}"}}', {}), "features are missing"),
+    neither = pack(f'{{"graph": "{site.graph}"}}', {})
+    for body, status, name, says in (
+        (both, 400, "MalformedError", "both x and features"),
+        (neither, 422, "InputError", "features are missing"),
     ):
         found = site.http.post(V1, content=body, headers=BINARY)
-        assert says in is_problem(found, 400, "MalformedError")
+        assert says in is_problem(found, status, name)
 
 
 def test_features_of_another_width_than_the_model_s(site):

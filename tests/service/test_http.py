@@ -316,7 +316,7 @@ WHOLE = pack(json.dumps({"graph": NO_GRAPH}), {"x": X})
         (pack('{"graph": {}}', {"x": X}), 400, "MalformedError"),
         (pack('{"graph": {}}', {"x": X, "graph": X}), 400, "MalformedError"),
         (pack('{"graph": "0"}', {"x": X, "graph/src": X}), 400, "MalformedError"),
-        (pack('{"graph": "0"}', {"nodes": X}), 400, "MalformedError"),
+        (pack('{"graph": "0"}', {"nodes": X}), 404, "NotFoundError"),
         (pack('{"graph": "0"}', {"x": X, "x/a": X}), 400, "MalformedError"),
         (pack('{"graph": "0"}', {"x": X, "y": X}), 400, "MalformedError"),
         (pack('{"graph": "0", "nodes": {"a": [1]}}', {"x": X}), 400, "MalformedError"),

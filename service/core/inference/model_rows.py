@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hetune.service.core.graphs.rows import features_of
 from hetune.service.core.models.models import Model
-from hetune.variants.errors import InputError, MalformedError
+from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.nodes import Space, Type
 
@@ -31,8 +31,7 @@ def inputs_of(
         others: Of its other inputs.
 
     Raises:
-        MalformedError: There are no features.
-        InputError: Others are missing, nobody reads some, or they do not fit.
+        InputError: Features or others are missing, nobody reads some, or they do not fit.
     """
     given = dict(others)
     for name in given:
@@ -53,7 +52,7 @@ def inputs_of(
             )
         given[name] = table
     if "x" not in given:
-        raise MalformedError(
+        raise InputError(
             "features are missing: give rows as x, of all nodes or by node type, or as features "
             "the name of those that are kept with the graph"
         )
