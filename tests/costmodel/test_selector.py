@@ -116,8 +116,8 @@ def test_a_stack_hands_widths_on(selector, graph):
 def test_what_cannot_be_chosen_is_said(selector, graph):
     with pytest.raises(InputError, match=r"widths=\(d_in, d_out\)"):
         selector.choose("rgcn", graph)
-    with pytest.raises(InputError, match="no layer 'gin'"):
-        selector.choose("gin", graph, 16)
+    with pytest.raises(InputError, match="no layer 'mlp'"):
+        selector.choose("mlp", graph, 16)
     with pytest.raises(VariantError, match="Linear has no variants"):
         selector.choose(nn.Linear(2, 2), graph)
     with pytest.raises(MemoryLimitError, match="raise memory_limit"):

@@ -80,8 +80,9 @@ def test_only_attention_has_heads():
     ("arguments", "message"),
     [
         (
-            ("gcn", 8, 8),
-            "no layer 'gcn': take one of rgcn, rgat, hgt, linear, aggregate, attention",
+            ("mlp", 8, 8),
+            "no layer 'mlp': take one of rgcn, rgat, hgt, linear, aggregate, attention, gcn, sage, "
+            "gin, gat, gatv2",
         ),
         (("linear", 0, 8), "width 0 with 1 heads: both are at least 1"),
         (("attention", 8, 8, 3), "width 8 does not divide into 3 heads: take a multiple"),

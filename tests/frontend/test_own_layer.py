@@ -134,12 +134,6 @@ def test_no_input_has_the_name_of_an_option():
         ProgramLayer(renamed, {})
 
 
-def test_a_service_takes_one_feature_of_nodes():
-    layer = ProgramLayer(MANY, {"w": torch.ones(8, 4), "u": torch.ones(3, 4)})
-    with pytest.raises(InputError, match="those that are served have one, x"):
-        describe([layer])
-
-
 def test_it_is_profiled_under_a_name_of_one_s_own(tmp_path):
     own = LabeledProgram.of(PROGRAM, "mine")
     with Store.open(tmp_path / "store.db") as store:
