@@ -224,10 +224,7 @@ class CompiledLayer(ModuleWrapper):
     ) -> Any:
         variant, memory_limit, out = options
         if out is not None and not call.takes_out:
-            raise InputError(
-                "out= is for rows that a program returns, and torch makes others of them: leave it "
-                "out"
-            )
+            raise InputError(fallback.NO_OUT)
         inputs = {name: rows.float() for name, rows in call.inputs(graph).items()}
         device, overflow = graph.device, Overflow()
         dtypes = self._autocast.dtypes(adapter, call, device) if out is None else torch.float32

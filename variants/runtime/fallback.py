@@ -15,6 +15,8 @@ from hetune.variants.graph.convert.edge_index_dict import to_edge_index_dict
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 from hetune.variants.runtime.graph_break import caller
 
+NO_OUT = "out= is for rows that a program returns, and torch makes others of them: leave it out"
+"""What a call with ``out=`` is told whose program is not all of it."""
 _Result = Any
 """A tensor, or one for each node type."""
 
