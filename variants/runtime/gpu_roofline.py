@@ -26,7 +26,7 @@ class GpuModel:
     """Rates of a whole card, and its cache.
 
     The defaults are an H100's in a virtual machine: products and copies as `make gpu-check` has
-    them, starting kernels as it fits the times of 35 problems best (ADR 13), and the
+    them, starting kernels as it fits the times of 35 problems best (ADR 12), and the
     others of the order of a data sheet's. Only their proportions decide a choice.
 
     Attributes:
