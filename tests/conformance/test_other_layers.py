@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 
 import pytest
@@ -48,27 +49,20 @@ KERNELS = ("linear", "aggregate", "attention", "attention, 2 heads")
 CASES = (*product(NAMES, GRAPHS), *product(KERNELS, AWKWARD))
 
 
-def plans(name: str, turn: int) -> list[Variant]:
+@cache
+def compiled(name: str) -> list[Variant]:
     """A variant of every third plan, or with HETUNE_FULL_MATRIX=1 of each."""
     found = [variant for variant in variants_of(PROGRAMS[name], "cpu") if each_plan(variant)]
-    return every(3, found, turn)
+    chosen = every(3, found, (*NAMES, *KERNELS).index(name))
+    assert not default_registry().build(Compiler.of("cpu").emit(chosen)).failed
+    return chosen
 
 
-VARIANTS = {name: plans(name, turn) for turn, name in enumerate((*NAMES, *KERNELS))}
-
-
-@pytest.fixture(scope="module")
-def compiled() -> None:
-    sources = Compiler.of("cpu").emit([variant for found in VARIANTS.values() for variant in found])
-    assert not default_registry().build(sources).failed
-
-
-@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize(("name", "graph"), CASES)
 def test_variants(name, graph):
     program, graph = PROGRAMS[name], AWKWARD[graph]()
     values = random_parameters(program, graph)
     expected = interpret(program, values, graph)
-    for variant in VARIANTS[name]:
+    for variant in compiled(name):
         found = run_plan(variant.plan, values, graph, CppBackend(), variant.schedules)
         assert relative_error(found, expected) <= TOLERANCE, variant.id

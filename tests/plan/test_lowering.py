@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from hetune.variants.kernel.verify import verify
@@ -16,27 +18,29 @@ from hetune.variants.testing.plans import run_plan
 from hetune.variants.testing.programs import PROGRAMS, random_parameters
 
 GRAPHS = {name: AWKWARD[name]() for name in ("no nodes", "no edges", "relations without edges")}
-PLANS = {
-    (name, way.id, fused): lower(way.program, fuse_sums=fused)
-    for name, program in PROGRAMS.items()
-    for way in alternatives(program)
-    for fused in (True, False)
-}
+
+
+@cache
+def plans(name: str) -> dict[tuple[str, bool], Plan]:
+    """Of a program, each way of computing it, with fused sums and without."""
+    return {
+        (way.id, fused): lower(way.program, fuse_sums=fused)
+        for way in alternatives(PROGRAMS[name])
+        for fused in (True, False)
+    }
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_launches_keep_the_rules(name):
-    for (program, *_), plan in PLANS.items():
-        if program == name:
-            for launch in plan.launches:
-                verify(launch)
+    for plan in plans(name).values():
+        for launch in plan.launches:
+            verify(launch)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_buffer_is_given_temporary_or_scratch(name):
-    for (program, *_), plan in PLANS.items():
-        if program == name:
-            check_buffers(plan)
+    for plan in plans(name).values():
+        check_buffers(plan)
 
 
 def check_buffers(plan: Plan) -> None:
@@ -64,7 +68,6 @@ def test_plans_compute_the_program(name, graph):
     program, graph = PROGRAMS[name], GRAPHS[graph]
     values = random_parameters(program, graph)
     expected = interpret(program, values, graph)
-    for (owner, way, fused), plan in PLANS.items():
-        if owner == name:
-            found = run_plan(plan, values, graph)
-            assert relative_error(found, expected) <= TOLERANCE, (way, fused)
+    for way, plan in plans(name).items():
+        found = run_plan(plan, values, graph)
+        assert relative_error(found, expected) <= TOLERANCE, way
