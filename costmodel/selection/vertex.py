@@ -19,6 +19,8 @@ from hetune.variants.frontend.vertex.layer import VertexLayer
 
 _MOST = 8
 """Sets of weights of a function that are kept; the one used longest ago makes room for another."""
+_MOST_KINDS = 64
+"""Likewise sets of options and of shapes of weights, each with its own weights."""
 
 
 class VertexFunction:
@@ -72,7 +74,12 @@ class VertexFunction:
         shapes = tuple((name, w.shape, w.dtype, w.device) for name, w in tensors.items())
         kind = captured(self._function), tuple(options.items()), shapes
         with self._lock:
-            layers = self._layers.setdefault(kind, OrderedDict())
+            try:
+                layers = self._layers[kind] = self._layers.pop(kind, OrderedDict())
+            except TypeError as error:
+                raise InputError(f"an option is no constant: {error}") from None
+            if len(self._layers) > _MOST_KINDS:
+                del self._layers[next(iter(self._layers))]
             found = layers.pop(key, None)
             if found is None and len(layers) < _MOST:
                 found = _WeightedLayer(VertexLayer(self._function, tensors, options), key)

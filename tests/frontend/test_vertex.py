@@ -197,5 +197,20 @@ def test_what_is_missing_or_wrong_is_said():
         hetune.vertex(lambda v: v.h if v.h.sum(-1) > 0 else -v.h)(EDGE_INDEX, {"h": H})
     with pytest.raises(InputError, match="returns no value of the vertex"):
         hetune.vertex(lambda v: v.innbs[0].h)(EDGE_INDEX, {"h": H})
+    for function in (
+        lambda v: v.h * v.h.sum(),
+        lambda v: v.h * v.h.mean(0, keepdim=True),
+        lambda v: torch.softmax(v.h, dim=-2),
+        lambda v: torch.cat([v.h, v.h]),
+        lambda v: v.h * v.h[0],
+    ):
+        with pytest.raises(InputError, match="one row"):
+            hetune.vertex(function)(EDGE_INDEX, {"h": H})
+    with pytest.raises(InputError, match="max of values takes no key"):
+        hetune.vertex(lambda v: max((u.h for u in v.innbs), key=abs))(EDGE_INDEX, {"h": H})
+    with pytest.raises(InputError, match="edges have no types"):
+        hetune.vertex(best_relation)(EDGE_INDEX, {"h": H}, {"weight": WEIGHT})
+    with pytest.raises(InputError, match="no constant: unhashable type: 'list'"):
+        hetune.vertex(lambda v, of: v.h)(EDGE_INDEX, {"h": H}, of=[1])
     with pytest.raises(InputError, match="no function written in Python"):
         hetune.vertex(torch.relu)

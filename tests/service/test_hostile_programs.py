@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from hetune.errors import HetuneError, InputError, MalformedError, TooLargeError
 from hetune.service.core.formats.documents import parse
+from hetune.service.core.inference.model_rows import inputs_of
 from hetune.service.core.models.description import ModelDescription
 from hetune.service.core.models.engine import Engine
 from hetune.service.core.models.models import ModelStore
 from hetune.variants.frontend.layers import hgt_program
+from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.text import show
 
 MOST_SECONDS, MOST_BYTES = 5, 64 << 20
@@ -99,6 +101,13 @@ PRODUCTS = "".join(f"  a{i}: edge[4] = linear s w{i}\n" for i in range(9))
         (weights_product("a,b->ab", (1 << 15,), (1 << 15,)), TooLargeError, "elements"),
         (weights_product("ab,bc,cd->ad", *[(1 << 10, 1 << 10)] * 3), TooLargeError, "elements"),
         (
+            weights_product("a,b->ab", (1 << 14,), (1 << 14,)).replace(
+                "  r: ", "  f: shared[16384,16384] = relu e\n  r: "
+            ),
+            TooLargeError,
+            "weights up to f",
+        ),
+        (
             f"program p(x: node[4] feature, {TYPED})\n  s: edge[4] = take x edge src\n{PRODUCTS}"
             "  o: node[4] = sum a8 node\n  return o\n",
             TooLargeError,
@@ -109,7 +118,7 @@ PRODUCTS = "".join(f"  a{i}: edge[4] = linear s w{i}\n" for i in range(9))
         ("(" * 10_000, MalformedError, "expected"),
         (HEAD + "  s: edge[4] = take x edge src\n  return s\n", None, ""),
     ],
-    ids=range(15),
+    ids=range(16),
 )
 def test_what_a_program_may_be(models, text, error, says):
     found = put(models, layer(text))
@@ -152,6 +161,15 @@ def test_how_programs_may_be_joined(models, layers, says):
     found = put(models, *layers, weights=weights)
     assert found is not None
     assert says in found[1]
+
+
+def test_an_input_without_axes_is_refused(models):
+    text = HEAD.replace(")", ", w: edge[] feature)") + chain(1)
+    asked = {"in_channels": 4, "num_relations": 1, "layers": [layer(text, inputs=["x", "w"])]}
+    models.add("scalar", 1, parse(ModelDescription, json.dumps(asked)), {})
+    graph = HeteroGraph(torch.tensor([0]), torch.tensor([0]), num_nodes=1)
+    with pytest.raises(InputError, match=r"has the shape \[\]: give \[1, 1\]"):
+        inputs_of(models.get("scalar"), graph, torch.ones(1, 4), {"w": torch.tensor(1.0)})
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[*HealthCheck])

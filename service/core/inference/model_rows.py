@@ -68,7 +68,7 @@ def _checked(name: str, type_: Type, given: Mapping[str, Tensor], graph: HeteroG
     count = graph.num_nodes if type_.space is Space.NODE else graph.num_edges
     if rows.dtype != torch.float32:
         raise InputError(f"the input {name} is {rows.dtype}: give torch.float32")
-    if rows.numel() != count * type_.width or len(rows) != count:
+    if rows.numel() != count * type_.width or rows.shape[:1] != (count,):
         raise InputError(
             f"the input {name} has the shape {list(rows.shape)}: give {[count, type_.width]}, a "
             f"row for each {type_.space}"

@@ -65,7 +65,7 @@ def _parts(program: Program) -> int:
 
 
 def check_weights(program: Program, rows: Mapping[Space, int]) -> None:
-    """Checks what follows from weights alone, which is held as a whole.
+    """Checks what follows from weights alone, all of which is held.
 
     Args:
         program: The program.
@@ -74,7 +74,7 @@ def check_weights(program: Program, rows: Mapping[Space, int]) -> None:
     Raises:
         TooLargeError: It has too many elements.
     """
-    types = program.types
+    types, elements = program.types, 0
     for let in program.lets:
         if not let.type.space.is_weight:
             continue
@@ -86,8 +86,8 @@ def check_weights(program: Program, rows: Mapping[Space, int]) -> None:
                 strict=True,
             )
             count = math.prod(dict(axes).values())
-        rows_of = rows.get(let.type.space, 1)
-        check_limit(f"elements of {let.name[:64]}", rows_of * count, MOST_WEIGHT)
+        elements += rows.get(let.type.space, 1) * count
+        check_limit(f"elements of weights up to {let.name[:64]}", elements, MOST_WEIGHT)
 
 
 def check_kernels(programs: Sequence[Program]) -> None:

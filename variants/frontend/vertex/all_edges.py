@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hetune.variants.errors import InputError
 from hetune.variants.frontend.dgl.moves import Moves
 from hetune.variants.frontend.tracing.interpreter import Interpreter
 from hetune.variants.frontend.tracing.recorder import RowTypes
@@ -86,7 +87,8 @@ class AllVertices(Neighborhood):
     def _pair_index(self) -> tuple[Tensor, Tensor]:
         """The pair of each edge, and the vertex of each pair."""
         if self._pairs is None:
-            assert self._etype is not None
+            if self._etype is None:
+                raise InputError("the edges have no types: give e_feature={'type': types}")
             kinds = int(self._etype.max()) + 1 if self._etype.numel() else 1
             keys, pair_of_edge = torch.unique(
                 self._moves.dst * kinds + self._etype, return_inverse=True

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from hetune.variants.errors import InputError
 from hetune.variants.frontend.vertex.rows import (
     Neighbors,
     ValuePlace,
@@ -39,6 +40,8 @@ def _extreme(fn: str) -> Callable[..., Any]:
 
     def extreme(*args: Any, **kwargs: Any) -> Any:
         values = list(args[0]) if len(args) == 1 else list(args)
+        if kwargs and any(isinstance(value, VertexValue) for value in values):
+            raise InputError(f"{fn} of values takes no {', '.join(kwargs)}")
         if len(args) == 1 and _of_neighbors(values):
             return reduced(values, fn)
         if not any(isinstance(value, VertexValue) for value in values):

@@ -74,6 +74,8 @@ class VertexValue:
         kwargs = {name: _moved(value, last) for name, value in kwargs.items()}
         special = _SPECIAL.get(func.__name__)
         found = func(*args, **kwargs) if special is None else special(last.place, *args, **kwargs)
+        if last.place is not ValuePlace.SHARED:
+            _check_apart(func.__name__, args, kwargs, found, last.tensor.shape[0])
         return _valued(found, last, within)
 
     def __getattr__(self, name: str) -> Any:
@@ -86,6 +88,9 @@ class VertexValue:
 
     def __getitem__(self, index: Any) -> VertexValue:
         """Elements of each row; of a shared value, the row that a type or number chooses."""
+        first = index[0] if isinstance(index, tuple) and index else index
+        if self.place is not ValuePlace.SHARED and first not in (..., slice(None)):
+            raise InputError("a vertex's value is one row: index its elements, as in x[:, 0]")
         chosen = index.tensor if isinstance(index, VertexValue) else index
         like = index if isinstance(index, VertexValue) else self
         return VertexValue(self.tensor[chosen], like.place, like.within, like.around)
@@ -133,6 +138,23 @@ def _moved(argument: Any, last: VertexValue) -> Any:
 def _at(value: VertexValue, last: VertexValue) -> Tensor:
     assert last.around is not None
     return last.around.take(value.tensor, value.place, last.place)
+
+
+def _check_apart(
+    name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], found: Any, rows: int
+) -> None:
+    """Raises `InputError` if a function has not left rows apart: each is another vertex's."""
+    dims = kwargs.get("dim", args[1] if name in _ALONG and len(args) > 1 else None)
+    over = dims if isinstance(dims, list | tuple) else [dims]
+    rank = args[0].dim() if isinstance(args[0], Tensor) else 0
+    is_one = isinstance(found, Tensor) and found.shape[:1] not in ((rows,), (1,))
+    if is_one or any(type(dim) is int and dim in (0, -rank) for dim in over):
+        raise InputError(f"{name} goes over vertices: a value is one row, name an axis after it")
+
+
+_ALONG = words(
+    "sum mean prod max min amax amin softmax log_softmax cumsum cumprod sort flip unsqueeze"
+)
 
 
 def _valued(found: Any, like: VertexValue, within: ValuePlace) -> Any:
