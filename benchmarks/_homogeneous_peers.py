@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from _peers.dgl import dgl_graph
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -46,27 +47,22 @@ class Cell:
         from torch_geometric import nn as pyg
 
         torch.manual_seed(0)
-        d_in, d_out = self.d_in, self.d_out
-        hops = HOPS.get(self.layer, 0)
+        hops, widths = HOPS.get(self.layer, 0), (self.d_in, self.d_out)
         match self.layer:
-            case "gcn":
-                made = pyg.GCNConv(d_in, d_out)
-            case "sage":
-                made = pyg.SAGEConv(d_in, d_out)
             case "gin":
-                made = pyg.GINConv(
-                    nn.Sequential(nn.Linear(d_in, d_out), nn.ReLU(), nn.Linear(d_out, d_out))
-                )
-            case "sgc":
-                made = pyg.SGConv(d_in, d_out, K=hops)
-            case "tagcn":
-                made = pyg.TAGConv(d_in, d_out, K=hops)
+                last = nn.Linear(self.d_out, self.d_out)
+                made = pyg.GINConv(nn.Sequential(nn.Linear(*widths), nn.ReLU(), last))
             case "appnp":
                 made = pyg.APPNP(hops, TELEPORT)
-            case "gat":
-                made = pyg.GATConv(d_in, d_out)
-            case _:
-                made = pyg.GATv2Conv(d_in, d_out)
+            case "sgc" | "tagcn":
+                made = {"sgc": pyg.SGConv, "tagcn": pyg.TAGConv}[self.layer](*widths, K=hops)
+            case name:
+                made = {
+                    "gcn": pyg.GCNConv,
+                    "sage": pyg.SAGEConv,
+                    "gat": pyg.GATConv,
+                    "gatv2": pyg.GATv2Conv,
+                }[name](*widths)
         return made.eval().requires_grad_(False)
 
     @cached_property
@@ -117,11 +113,9 @@ def pyg_compiled(cell: Cell) -> Run:
 
 
 def dgl(cell: Cell) -> Run:
-    import dgl as library
+    graph = dgl_graph(*cell.edges, cell.num_nodes)
     from dgl.nn import pytorch as layers
 
-    graph = library.graph(cell.edges, num_nodes=cell.num_nodes)
-    graph.create_formats_()
     conv, x, d_in, d_out = cell.conv, cell.x, cell.d_in, cell.d_out
     hops = HOPS.get(cell.layer, 0)
     given: dict[str, Tensor | None]

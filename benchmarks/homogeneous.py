@@ -10,7 +10,6 @@ own time, which other processes disturb less.
 """
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -21,15 +20,14 @@ from typing import Any
 
 import torch
 from _bound import least_seconds_of, limits
-from _graphs import MissingGraphError, data_folder, names
+from _graphs import MissingGraphError, load_graph, names
 from _homogeneous_peers import LAYERS, PEERS, Cell
-from _machine import commit, fingerprint, set_threads
-from _measure import geometric_mean, rounds_within
+from _machine import set_threads, write_record
+from _measure import geometric_mean, rounds_within, seconds_of
 from torch import Tensor
 
 import hetune
 from hetune.profiling.measure.rounds import interleave
-from hetune.variants.graph.loaders import load
 
 _TOLERANCE = 1e-4
 GRAPHS = (
@@ -46,10 +44,7 @@ def edges_of(name: str) -> tuple[Tensor, int]:
     """A graph's edge_index, int64 [2, edges], in both directions, and its number of nodes."""
     if name.startswith("mycielskian"):
         return mycielskian(int(name.removeprefix("mycielskian")))
-    path = data_folder() / "graphs" / f"{name}.npz"
-    if not path.is_file():
-        raise MissingGraphError(f"no graph {name!r}: {path} is missing; set HETUNE_DATA")
-    graph = load(path)
+    graph = load_graph(name)
     return torch.stack([graph.src, graph.dst]).long(), graph.num_nodes
 
 
@@ -83,9 +78,7 @@ def measure(cell: Cell, options: argparse.Namespace) -> dict[str, Any]:
             if not error <= _TOLERANCE:
                 raise ValueError(f"it is off by {error:.1e}")
             for _ in range(4 if name == OWN else 1):
-                start = time.perf_counter()
-                run()
-                seconds[name] = time.perf_counter() - start
+                seconds[name] = seconds_of(run)
         except Exception as error:  # whatever a peer raises is its result
             found["errors"][name] = f"{type(error).__name__}: {error}".split("\n")[0][:200]
             del runs[name]
@@ -95,11 +88,9 @@ def measure(cell: Cell, options: argparse.Namespace) -> dict[str, Any]:
     timings = interleave(runs, rounds, clock=clock)
     found["ms"] = {name: round(1e3 * timing.median, 4) for name, timing in timings.items()}
     if compiled.variants:
-        choice = compiled.explain(cell.x, cell.edge_index)
+        choice, threads = compiled.explain(cell.x, cell.edge_index), options.threads
         scored = choice.scored
-        least = least_seconds_of(
-            scored.table, scored.domain, limits(options.threads), options.threads
-        )
+        least = least_seconds_of(scored.table, scored.domain, limits(threads), threads)
         found |= {"choice": choice.id, "roofline_ms": round(1e3 * least, 4)}
     return found
 
@@ -111,7 +102,11 @@ def shown(cell: dict[str, Any]) -> str:
     lost = "".join(f"  [{name}: {why}]" for name, why in cell["errors"].items())
     head = f"{cell['layer']:6}{cell['graph']:14}{cell['widths']:7}"
     ratio = f"{ratio_of(cell):6.2f}x  {cell.get('choice', 'not compiled'):28}"
-    return f"{head}{ratio}{times}{lost}{_regret_text(cell)}"
+    if regret := regret_of(cell):
+        ms = _variants(cell)
+        best = min(ms, key=ms.__getitem__)
+        lost += f"  regret {regret:.2f} (best {best} {ms[best]:.3g})"
+    return f"{head}{ratio}{times}{lost}"
 
 
 def ratio_of(cell: dict[str, Any]) -> float:
@@ -120,20 +115,15 @@ def ratio_of(cell: dict[str, Any]) -> float:
     return min(peers) / cell["ms"][OWN]  # type: ignore[no-any-return]
 
 
+def _variants(cell: dict[str, Any]) -> dict[str, float]:
+    prefix = f"{OWN}/"
+    return {n.removeprefix(prefix): ms for n, ms in cell["ms"].items() if n.startswith(prefix)}
+
+
 def regret_of(cell: dict[str, Any]) -> float | None:
     """The chosen variant's time over the best one's, where all were measured."""
-    variants = {n: ms for n, ms in cell["ms"].items() if n.startswith(f"{OWN}/")}
-    chosen = variants.get(f"{OWN}/{cell.get('choice')}")
-    return None if chosen is None else chosen / min(variants.values())
-
-
-def _regret_text(cell: dict[str, Any]) -> str:
-    regret = regret_of(cell)
-    if regret is None:
-        return ""
-    variants = {n: ms for n, ms in cell["ms"].items() if n.startswith(f"{OWN}/")}
-    best = min(variants, key=variants.__getitem__)
-    return f"  regret {regret:.2f} (best {best.removeprefix(OWN + '/')} {variants[best]:.3g})"
+    ms = _variants(cell)
+    return ms[cell["choice"]] / min(ms.values()) if cell.get("choice") in ms else None
 
 
 def summary(cells: Sequence[dict[str, Any]]) -> str:
@@ -184,20 +174,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for widths in options.widths:
                 d_in, d_out = map(int, widths.split("x"))
                 cell = Cell(layer, d_in, d_out, edge_index, nodes)
-                for given in (
-                    "conv",
-                    "x",
-                ):  # what changes is seen where it can, outside of the mode
-                    getattr(cell, given)
+                _ = cell.conv, cell.x  # made outside of the mode, so that changes of them are seen
                 with torch.inference_mode():
                     found = measure(cell, options)
                 cells.append({"layer": layer, "graph": graph, "widths": widths, **found})
                 print(shown(cells[-1]), flush=True)
     print(summary(cells))
     if options.out is not None:
-        machine = fingerprint(options.threads)
-        report = {"machine": machine, "commit": commit(), "cells": cells}
-        options.out.write_text(json.dumps(report, indent=1) + "\n")
+        write_record(options.out, options.threads, cells=cells)
     return 0
 
 

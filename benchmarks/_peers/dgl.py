@@ -18,19 +18,19 @@ from _peers.problem import Candidate, Layer, Problem
 LIGHT_HGT = "no-bias-no-gelu"
 
 
-def _graph(problem: Problem) -> object:
+def dgl_graph(src: Tensor, dst: Tensor, num_nodes: int) -> object:
+    """A graph in all of DGL's formats."""
     # DGL writes a configuration file into the home folder unless its backend is named.
     os.environ.setdefault("DGLBACKEND", "pytorch")
     import dgl
 
-    src, dst = problem.edge_index
-    graph = dgl.graph((src, dst), num_nodes=problem.graph.num_nodes)
+    graph = dgl.graph((src, dst), num_nodes=num_nodes)
     graph.create_formats_()
     return graph
 
 
 def _rel_graph_conv(problem: Problem, *, presorted: bool) -> Callable[[], Tensor]:
-    graph = _graph(problem)
+    graph = dgl_graph(*problem.edge_index, problem.graph.num_nodes)
     from dgl.nn.pytorch import RelGraphConv
 
     etype, d = problem.edge_type, problem.width
@@ -51,7 +51,7 @@ def _rel_graph_conv(problem: Problem, *, presorted: bool) -> Callable[[], Tensor
 
 
 def _hgt_conv(problem: Problem, *, presorted: bool) -> Callable[[], Tensor]:
-    graph = _graph(problem)
+    graph = dgl_graph(*problem.edge_index, problem.graph.num_nodes)
     from dgl.nn.pytorch import HGTConv
 
     heads, d = problem.heads, problem.width // problem.heads

@@ -8,12 +8,7 @@ from hetune.variants.frontend.presets import LAYERS
 ROOT = Path(__file__).resolve().parents[2]
 NAME = re.compile(rf"\b({'|'.join(LAYERS)})\b")
 PRODUCT = ("variants", "costmodel", "profiling", "service", "clients", "src/hetune")
-KNOWING = (
-    "variants/frontend/",
-    # The conformance suite that ships holds the built-in layers to their oracles, case by case.
-    "variants/testing/layers.py",
-    "variants/testing/programs.py",
-)
+KNOWING = "variants/frontend/"
 
 
 def test_no_other_file_has_a_layer_s_name():

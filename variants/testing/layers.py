@@ -23,7 +23,7 @@ class Layer:
     """A layer to test.
 
     Attributes:
-        name: E.g. ``"rgat-within"``.
+        name: Of its class and its option.
         heads: Numbers of heads that it can have.
         make: From a graph, a width and a number of heads to the module.
         loop: What it computes, edge by edge.
@@ -50,6 +50,10 @@ def randomized(module: nn.Module, seed: int = 0) -> nn.Module:
     return module
 
 
+def _name(kind: type[RelationalLayer]) -> str:
+    return kind.__name__.lower()
+
+
 def _rgcn(aggr: str) -> Layer:
     def make(graph: HeteroGraph, width: int, heads: int) -> RelationalLayer:
         return RGCN(width, width, graph.num_etypes, aggr=aggr)
@@ -57,7 +61,7 @@ def _rgcn(aggr: str) -> Layer:
     def loop(weights: Weights, x: Tensor, graph: HeteroGraph) -> Tensor:
         return rgcn_loop(weights, x, graph, mean=aggr == "mean")
 
-    return Layer(f"rgcn-{aggr}", (1,), make, loop)
+    return Layer(f"{_name(RGCN)}-{aggr}", (1,), make, loop)
 
 
 def _rgat(softmax: str) -> Layer:
@@ -69,14 +73,14 @@ def _rgat(softmax: str) -> Layer:
     def loop(weights: Weights, x: Tensor, graph: HeteroGraph) -> Tensor:
         return rgat_loop(weights, x, graph, within=softmax == "within")
 
-    return Layer(f"rgat-{softmax}", HEADS, make, loop)
+    return Layer(f"{_name(RGAT)}-{softmax}", HEADS, make, loop)
 
 
 def _hgt() -> Layer:
     def make(graph: HeteroGraph, width: int, heads: int) -> RelationalLayer:
         return HGT(*hgt_widths(width, heads), graph.metadata(), heads)
 
-    return Layer("hgt", HEADS, make, hgt_loop)
+    return Layer(_name(HGT), HEADS, make, hgt_loop)
 
 
 LAYERS = {

@@ -107,15 +107,16 @@ class CppBackend:
         """
         schedule, registry = _for_cpu(schedule), self.registry
         key = id(launch), id(schedule), id(registry)  # to hash what they are takes longer
-        if key not in self._loaded:
+        loaded = self._loaded.get(key)
+        if loaded is None:
             code = self._emitted(launch, schedule)
             function = registry.load(code.source).hetune_launch
             function.restype = ctypes.c_int
             function.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+            loaded = _Loaded(launch, schedule, registry, code, function)
             if len(self._loaded) >= _MOST_LOADED:
                 self._loaded.clear()
-            self._loaded[key] = _Loaded(launch, schedule, registry, code, function)
-        loaded = self._loaded[key]
+            self._loaded[key] = loaded
         return _bound(launch, loaded.code, loaded.function, schedule, place)
 
     def _emitted(self, launch: Launch, schedule: Schedule) -> Emitted:
