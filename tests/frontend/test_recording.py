@@ -7,6 +7,7 @@ import torch
 from tests.frontend.message_passing_cases import WIDTH, pyg
 
 from hetune.variants.frontend import message_passing
+from hetune.variants.frontend.tracing.recording import Recordings
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
 
@@ -110,3 +111,16 @@ def test_a_graph_that_a_recording_does_not_fit_is_traced_and_refused_as_a_first_
     wrong = torch.tensor([[0, 5], [1, 99]])
     with pytest.warns(FallbackWarning, match="99"), pytest.raises(RuntimeError, match="99"):
         compiled(torch.randn(9, WIDTH), wrong)
+
+
+@torch.no_grad()
+def test_graphs_that_no_recording_is_for_add_one_at_most(monkeypatch):
+    made, init = [], Recordings.__init__
+    monkeypatch.setattr(Recordings, "__init__", lambda *args: made.append(args[0]) or init(*args))
+    layer = pyg.GraphConv(WIDTH, 4)
+    compiled = compile_layer(layer, backend="torch")
+    for nodes in range(40, 46):
+        x, edge_index = graph(nodes, 1, nodes)  # torch may broadcast the row of a single edge
+        torch.testing.assert_close(compiled(x, edge_index), layer(x, edge_index))
+    assert compiled.status().reason is None
+    assert [len(recordings._confirmed) for recordings in made] == [1]

@@ -122,6 +122,23 @@ def test_constants_belong_to_their_call():
     assert fast.status().reason is None
 
 
+class NodeWeighted(pyg.GraphConv):
+    def forward(self, x, edge_index, node_weight):
+        return super().forward(x * node_weight.view(-1, 1), edge_index)
+
+
+@torch.no_grad()
+def test_constants_of_equal_tensors_do_not_change_with_one_of_them():
+    layer, x, weight = NodeWeighted(WIDTH, WIDTH), torch.randn(23, WIDTH), torch.rand(23)
+    fast, other = hetune.compile(layer, backend="torch"), weight.clone()
+    for each in (weight, other):
+        torch.testing.assert_close(fast(x, EDGES, each), layer(x, EDGES, each))
+    weight.mul_(3)
+    for each in (weight, other):
+        torch.testing.assert_close(fast(x, EDGES, each), layer(x, EDGES, each))
+    assert fast.status().reason is None
+
+
 def test_constants_belong_to_their_thread(monkeypatch):
     known = traced_graphs._known
     monkeypatch.setattr(traced_graphs, "_known", lambda *args: time.sleep(0.02) or known(*args))

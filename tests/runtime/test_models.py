@@ -227,6 +227,7 @@ def test_what_is_written_to_either_is_seen_by_both(writer, net, x, edges):
     model.slope, model.lin = 0.1, torch.nn.Linear(8, 8)
     net.heads["a"] = randomized(geometric.RGATConv(8, 8, 3))
     assert_equal(fast(x, *edges), net(x, *edges))
+    assert {*map(id, fast.parameters())} == {*map(id, net.parameters())}
     parametrize.register_parametrization(net.layers[0], "scale", torch.nn.Tanh())
     assert_equal(fast(x, *edges), net(x, *edges))
     parametrize.remove_parametrizations(net.layers[0], "scale")

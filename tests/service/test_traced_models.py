@@ -161,6 +161,22 @@ class Asking(Net):
         return super().forward(x, edge_index)
 
 
+class Beside(Entities):
+    """Embeddings beside the caller's features."""
+
+    def forward(self, rows, edge_index, edge_type):
+        return super().forward(edge_index, edge_type) + rows
+
+
+def test_features_come_before_tables():
+    example = (X[:, :CLASSES], torch.zeros(2, 1).long(), torch.zeros(1).long())
+    description, _ = describe_traced(Beside(), example)
+    assert description.in_channels == CLASSES
+    assert [*description.tables] == ["table_0"]
+    with pytest.raises(InputError, match="its argument edge_weight is"):
+        describe_traced(OnEdges(), (X, torch.zeros(2, 1).long(), torch.tensor(1.0)))
+
+
 @pytest.mark.parametrize(
     ("model", "says"),
     [

@@ -340,7 +340,8 @@ class _TracedCall(Call):
         if self._known is None:
             self._known = kept(graph, self._reader, self._key)
         if self._known is None:  # others came meanwhile
-            self._known = keep(graph, self._reader, self._key, self._traced())
+            with torch.inference_mode(False):  # as where graphs are made
+                self._known = keep(graph, self._reader, self._key, self._traced())
         return self._known
 
     @property

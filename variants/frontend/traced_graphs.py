@@ -119,12 +119,11 @@ def _is_of(graph: HeteroGraph, given: Traced) -> bool:
 def _known(name: str, rows: Tensor, others: Iterable[Mapping[str, Tensor]]) -> Tensor:
     """A constant as another layer has it, if it is equal: kernels then read it once.
 
-    Else a copy of an inference tensor, whose graph is for all tensors of equal content: it may be
-    the caller's own, and be written to.
+    Else a copy: the rows may be the caller's own, who may write to them while others read these.
     """
     found = (other[name] for other in others if name in other)
-    own = rows.clone() if rows.is_inference() else rows
-    return next((tensor for tensor in found if _is_equal(tensor, rows)), own)
+    known = next((tensor for tensor in found if _is_equal(tensor, rows)), None)
+    return rows.clone() if known is None else known
 
 
 def _is_equal(known: Tensor, rows: Tensor) -> bool:

@@ -29,7 +29,8 @@ def library() -> ctypes.CDLL:
 def _call(name: str, *args: torch.Tensor | int | None) -> int:
     function = getattr(library(), f"hetune_index_{name}")
     if getattr(function, "restype", None) is not ctypes.c_int64:  # addresses are numbers, too
-        function.restype, function.argtypes = ctypes.c_int64, (ctypes.c_int64,) * len(args)
+        # What is asked for comes last: other threads call a function that has it.
+        function.argtypes, function.restype = (ctypes.c_int64,) * len(args), ctypes.c_int64
     # Vectors keep their tensor alive for the time of the call.
     result = function(
         *[arg.data_ptr() if isinstance(arg, torch.Tensor) else arg or 0 for arg in args]

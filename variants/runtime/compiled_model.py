@@ -70,6 +70,11 @@ class CompiledModel(ModuleWrapper):
             whole.run_layers_by(self._run_layers)
         self.training = module.training
         self.module = module
+        self._follow()
+
+    def _follow(self) -> None:
+        """Takes over what was assigned to the model."""
+        self._copy.follow()
         self.__dict__["_modules"] = self._copy.module._modules
 
     def _in_place_of(self, part: nn.Module) -> nn.Module | None:
@@ -88,7 +93,7 @@ class CompiledModel(ModuleWrapper):
     def __getattr__(self, name: str) -> Any:
         if "module" not in self.__dict__:
             return super().__getattr__(name)
-        self._copy.follow()
+        self._follow()
         return getattr(self._copy.module, name)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -104,7 +109,7 @@ class CompiledModel(ModuleWrapper):
         return self._run_layers(*args, **kwargs)
 
     def _run_layers(self, *args: Any, **kwargs: Any) -> Any:
-        self._copy.follow()
+        self._follow()
         return self._copy.module(*args, **kwargs)
 
     def report(self) -> ModelReport:
@@ -112,7 +117,7 @@ class CompiledModel(ModuleWrapper):
 
         Of a model that is compiled whole the model comes first; alone, if it ran as one program.
         """
-        self._copy.follow()
+        self._follow()
         whole = () if self._whole is None else (self._whole.status(),)
         if any(model.variant for model in whole):
             return ModelReport(whole)

@@ -79,6 +79,10 @@ def describe_traced(
 
 
 def _features(model: ModelSteps) -> str:
-    """Which input the service calls x: the model's own x, else its first rows of nodes."""
+    """Which input the service calls x: the model's own x, else its first rows of nodes.
+
+    What callers give comes before tables.
+    """
     of_nodes = [name for name, param in model.inputs.items() if param.type.space is Space.NODE]
+    of_nodes.sort(key=lambda name: name in model.tables)
     return "x" if "x" in of_nodes else of_nodes[0]

@@ -164,6 +164,7 @@ def test_one_call_starts_what_launches_would_start_in_turn(name, plan, made, car
         assert card.started == [k.lowered.function.name for k in executable._native._kernels]
         for one, other in zip(found, plain.run(given, weights), strict=True):
             assert torch.equal(one, other)
+    assert not any("_native" in vars(runner) for runner in executable._runners)
     card.started.clear()
     marks: list[int] = []
     executable.run(given, weights, mark=lambda: marks.append(len(card.started)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from hetune.variants.backends.triton.driver import DriverError, LoadedKernel, cu
 from hetune.variants.backends.triton.emit import TritonSource, emit
 from hetune.variants.backends.triton.native_start import (
     NativeLaunch,
+    NativeStart,
     native_start,
     start_library,
 )
@@ -187,13 +189,17 @@ class TritonRunner:
         device: torch.device,
     ) -> None:
         self._kernels, self._own, self._elements, self.device = kernels, own, elements, device
-        self._native = native_start([self.launch], device)
 
     @property
     def launch(self) -> NativeLaunch:
         """What a native call for several launches takes of it."""
         offsets = {name: part.start * _ELEMENT for name, part in self._own.items()}
         return NativeLaunch(self._kernels, offsets, self._elements * _ELEMENT)
+
+    @cached_property
+    def _native(self) -> NativeStart | None:
+        """Made when it is first called: most launches are started along with their plan."""
+        return native_start([self.launch], self.device)
 
     def __call__(self, buffers: Mapping[str, Tensor]) -> None:
         """Starts the kernels.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.frontend.dgl.proxy import ProxyGraph
-from hetune.variants.frontend.tracing.captured import names_in
+from hetune.variants.frontend.tracing.captured import names_in, with_globals
 
 
 def edge_softmax(
@@ -99,15 +99,7 @@ def _function(
     new = {name: changed(own[name], known) for name in names_in(function) if name in own}
     if all(value is own[name] for name, value in new.items()):
         return function
-    made = FunctionType(
-        function.__code__,
-        {**own, **new},
-        function.__name__,
-        function.__defaults__,
-        function.__closure__,
-    )
-    made.__kwdefaults__ = function.__kwdefaults__
-    return made
+    return with_globals(function, {**own, **new})
 
 
 def replaced_in(function: FunctionType) -> FunctionType:

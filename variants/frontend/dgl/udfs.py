@@ -15,7 +15,7 @@ from hetune.variants.frontend.dgl.on_edges import DglArguments, Exact, edges_of
 from hetune.variants.frontend.dgl.proxy import ProxyGraph
 from hetune.variants.frontend.dgl.replaced import replaced_in
 from hetune.variants.frontend.tracing.arguments import CallArguments, check_tensor
-from hetune.variants.frontend.tracing.captured import captured, read_by
+from hetune.variants.frontend.tracing.captured import captured, read_by, with_globals
 from hetune.variants.frontend.tracing.edge_module import EdgeModule
 from hetune.variants.frontend.tracing.layer import trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
@@ -105,15 +105,7 @@ def _rebuilt(function: FunctionType, own: Mapping[str, Any]) -> FunctionType:
         CellType(own[name]) if name in own else cell
         for name, cell in zip(names, function.__closure__ or (), strict=True)
     )
-    made = FunctionType(
-        function.__code__,
-        {**function.__globals__, **own},
-        function.__name__,
-        function.__defaults__,
-        cells or None,
-    )
-    made.__kwdefaults__ = function.__kwdefaults__
-    return made
+    return with_globals(function, {**function.__globals__, **own}, cells)
 
 
 class OnFields(EdgeModule):

@@ -130,7 +130,7 @@ def _form(module: nn.Module, values: Mapping[str, Any]) -> CallForm:
             others[name] = value
         elif _is_integer(value) and tuple(value.shape) == (count,):
             edge_type = name
-        elif value.dtype is torch.float32 and name.startswith("edge") and len(value) == count:
+        elif name.startswith("edge") and (value.dtype, *value.shape[:1]) == (torch.float32, count):
             edge_rows[name] = tuple(value.shape[1:])
         elif value.dtype is torch.float32 and value.dim() > 1:
             features[name] = tuple(value.shape[1:])

@@ -175,15 +175,15 @@ def read_arguments(
     features = _features({n: value for n, value in values.items() if n not in sources})
     if not features and not sources:
         raise NotTraceable("there are no features of nodes among the arguments, float32 [N, width]")
-    found = CallArguments(values, features, edges[0], sources=sources)
+    edge_features = _edge_features(values, (*features, *sources), values[edges[0]].shape[1])
+    found = CallArguments(values, features, edges[0], edge_features, sources)
     counts = found.num_sources or found.num_nodes, found.num_nodes
     for name, value in values.items():
         if isinstance(value, tuple) and sizes_of(value, *counts) != value:
             raise NotTraceable(f"{name} is {value}, not the rows of features: {counts}")
     if len({len(values[name]) for name in sources}) > 1:
         raise NotTraceable(f"{', '.join(sources)} have different numbers of rows")
-    edge_features = _edge_features(values, (*features, *sources), found.num_edges)
-    return replace(found, edge_features=edge_features)
+    return found
 
 
 _SOURCE, _TARGET = "_src", "_dst"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from types import CodeType, FunctionType
+from collections.abc import Iterator, Mapping
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 
@@ -32,3 +32,18 @@ def captured(function: FunctionType) -> tuple[tuple[str, object], ...]:
     """The numbers and texts among these: a program takes them for granted."""
     plain = bool | int | float | str
     return tuple((name, value) for name, value in read_by(function) if isinstance(value, plain))
+
+
+def with_globals(
+    function: FunctionType, known: Mapping[str, Any], closure: tuple[CellType, ...] | None = None
+) -> FunctionType:
+    """The same function with other globals, and with another closure if there is one."""
+    made = FunctionType(
+        function.__code__,
+        dict(known),
+        function.__name__,
+        function.__defaults__,
+        closure or function.__closure__,
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made

@@ -78,6 +78,7 @@ class Recording:
 
     Attributes:
         key: Equal for recordings that do the same.
+        kind: Equal for those that do it on the same devices.
         graph: As given.
     """
 
@@ -95,6 +96,7 @@ class Recording:
                 kept.append(step)
         kept.reverse()
         self.key: Hashable = (*inputs, *(step.key for step in kept), *outputs.items())
+        self.kind: Hashable = self.key, *inputs.values()
         self.graph, self._inputs, self._outputs = graph, inputs, outputs
         self._calls = [_Call(step) for step in kept]
         self._size = 1 + max(
@@ -137,7 +139,8 @@ class Recordings:
         for known in self._known:
             pairs = zip(known.graph, recording.graph, strict=True)
             if known.key == recording.key and all(one != other for one, other in pairs):
-                self._confirmed.append(recording)
+                if all(each.kind != recording.kind for each in self._confirmed):
+                    self._confirmed.append(recording)
                 return
         if len(self._known) < _MOST:
             self._known.append(recording)

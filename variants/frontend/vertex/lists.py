@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from hetune.variants.errors import InputError
+from hetune.variants.frontend.tracing.captured import with_globals
 from hetune.variants.frontend.vertex.rows import (
     Neighbors,
     ValuePlace,
@@ -76,12 +77,4 @@ _BUILTINS: dict[str, Callable[..., Any]] = {
 
 def with_own_builtins(function: FunctionType) -> Callable[..., Any]:
     """A function whose ``sum``, ``max``, ``min``, ``len`` and ``range`` are those of neighbours."""
-    made = FunctionType(
-        function.__code__,
-        {**_BUILTINS, **function.__globals__},
-        function.__name__,
-        function.__defaults__,
-        function.__closure__,
-    )
-    made.__kwdefaults__ = function.__kwdefaults__
-    return made
+    return with_globals(function, {**_BUILTINS, **function.__globals__})
