@@ -32,6 +32,12 @@ class Deciding(pyg.MessagePassing):
                 scale = scale * (2 if 3 * nodes - edges // 2 < 100 else 3)
             case "smallest":
                 scale = scale * min(nodes, 300)
+            case "plain":
+                scale = scale * (2 if int(nodes) > 300 else 3)
+            case "ratio":
+                scale = scale * (2 if edges / nodes > 5 else 3)
+            case "quotient":
+                scale = scale * (2 if divmod(edges, 1000)[0] else 3)
             case "value":
                 scale = scale * (2 if degree.max() > 40 else 3)
             case "number":
@@ -76,6 +82,9 @@ def traces(monkeypatch):
         ("nodes", 4),
         ("computed", 4),
         ("smallest", 4),
+        ("plain", 8),
+        ("ratio", 8),
+        ("quotient", 8),
         ("value", 4),
         ("number", 8),
         ("content", 4),

@@ -9,9 +9,10 @@ from typing import Any
 class TracedSize(int):
     """A number of rows, of which a tape knows where it comes from.
 
-    What is computed with it is one as well, and how it compares is checked when the tape is
-    replayed. What makes a plain number of it (``int(n)``, ``range(n)``) is not seen: a tape then
-    has another key for another graph.
+    Integers computed with it are some as well. How it compares, and what plain number is made of
+    it (``int(n)``, ``n / 2``), is checked when the tape is replayed. Functions in C that read its
+    value (``range(n)``, ``math.log2(n)``) are not seen: a tape has another key for another graph
+    where they matter to what it records.
 
     Attributes:
         tape: What records.
@@ -31,11 +32,11 @@ def count(value: int, tape: Any, slot: int) -> TracedSize:
     return found
 
 
-def _seen(name: str) -> None:
-    plain: Callable[..., Any] = getattr(int, name)
+def _seen(name: str, is_plain: bool = False) -> None:
+    func: Callable[..., Any] = getattr(int, name)
 
     def method(self: TracedSize, *others: Any) -> Any:
-        return self.tape.computed(plain, (self, *others))
+        return self.tape.computed(func, (self, *others), is_plain)
 
     setattr(TracedSize, name, method)
 
@@ -59,3 +60,5 @@ for _name in (
     *("bool", "lt", "le", "gt", "ge", "eq", "ne"),
 ):
     _seen(f"__{_name}__")
+for _name in ("int", "float", "truediv", "rtruediv", "divmod", "rdivmod"):
+    _seen(f"__{_name}__", is_plain=True)

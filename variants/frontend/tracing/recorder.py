@@ -195,7 +195,7 @@ class ProgramRecorder:
         edges = self.sets[-1] if self.sets else self._new_set(index)
         if len(edges.ends) == len(_ENDS):
             edges = self._new_set(index)
-        if len(index) != int(edges.count):
+        if len(index) != int.__int__(edges.count):
             raise NotTraceable(f"an index has {len(index)} nodes but the edges are {edges.count}")
         edges.ends.append(index)
         return _ENDS[len(edges.ends) - 1], edges.group

@@ -101,13 +101,13 @@ class Tape(TorchFunctionMode):
         slot = self._slots[id(tensor)]
         return self._counted(_extent, (Slot(slot), dim), found) if slot in self._of_graph else found
 
-    def computed(self, func: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """What a function of numbers gives; where Python sees a truth, it is checked."""
+    def computed(self, func: Callable[..., Any], args: tuple[Any, ...], is_plain: bool) -> Any:
+        """What a function of numbers gives; where Python sees a plain value, it is checked."""
         found = func(*map(_plain, args))
         if found is NotImplemented or self.is_inside:
             return found
         given = self._template(args)
-        if isinstance(found, bool):
+        if is_plain or isinstance(found, bool):
             self.check(func, given, found)
             return found
         return self._counted(func, given, found) if isinstance(found, int) else found
@@ -238,7 +238,7 @@ class Tape(TorchFunctionMode):
         for slot in sorted(slots_in(template)):
             value, rows = self._values[slot], self.rows
             if isinstance(value, int) and all(slot != each.slot for each in rows):
-                same = next((Slot(n.slot) for n in rows if int(n) == value), value)
+                same = next((Slot(n.slot) for n in rows if int.__int__(n) == value), value)
                 self.check(operator.eq, (Slot(slot), same), True)
 
     def _template(self, value: Any) -> Any:
@@ -275,7 +275,7 @@ def _extent(tensor: Tensor, axis: int) -> int:
 
 
 def _plain(value: Any) -> Any:
-    return int(value) if isinstance(value, TracedSize) else value
+    return int.__int__(value) if isinstance(value, TracedSize) else value
 
 
 def _name(func: Callable[..., Any]) -> str:
