@@ -34,9 +34,7 @@ def limitation(program: Program) -> str | None:
             continue
         if kind.space not in (Space.NODE, Space.EDGE) or kind.group != ALL_EDGES:
             rows = show_space(kind.space, kind.group)
-            return (
-                f"its result {name} has {rows} rows: only nodes', edges' and types' are supported"
-            )
+            return f"its result {name} has {rows} rows: return those of nodes, edges or types"
     reasons = (_limitation(let, types, weights) for let in program.lets)
     return next((reason for reason in reasons if reason), None)
 
@@ -54,16 +52,20 @@ def _limitation(let: Let, types: dict[str, Type], weights: set[str]) -> str | No
                 f"{let.name} has rows side by side that no product, function or sum takes apart: "
                 "return the parts, or give them as features"
             )
-        case Reduce(space=space, fn=fn) if space not in (Space.NODE, Space.DST_PAIR):
-            return (
-                f"{let.name} is a {fn} into {space} rows: only reductions into nodes and "
-                "destination pairs, and sums into types, are supported"
-            )
+        case Reduce(space=space) as op if space not in (Space.NODE, Space.DST_PAIR):
+            return _unsupported(let.name, op)
         case Reduce(fn=fn, end=End.SRC):
             return f"{let.name} is a {fn} at sources: only those at destinations are supported"
         case Take(x=x) if types[x].space is Space.SHARED:
             return f"{let.name} copies a shared row: it joins any rows as it is"
     return None
+
+
+def _unsupported(name: str, op: Reduce) -> str:
+    return (
+        f"{name} is a {op.fn} into {op.space} rows: only reductions into nodes and destination "
+        "pairs, and sums of rows into types, are supported"
+    )
 
 
 def _limitation_of_sum(let: Let, types: dict[str, Type], weights: set[str]) -> str | None:
@@ -73,6 +75,8 @@ def _limitation_of_sum(let: Let, types: dict[str, Type], weights: set[str]) -> s
             return f"{let.name} sums rows of sources: take them to pairs or edges first"
         case Reduce(x=x, fn="sum") if not types[x].space.is_weight:
             return None
+        case Reduce() as op:
+            return _unsupported(let.name, op)
         case Reshape():
             return None
         case Map(fn="add", args=args) if weights.isdisjoint(args):
