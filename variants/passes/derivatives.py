@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -20,7 +21,7 @@ class Rows:
     def __call__(self, fn: str, *others: Rows, const: float | None = None) -> Rows:
         """A function of `Map`, of this and others."""
         op = Map(fn, (self.name, *(other.name for other in others)), const)
-        return Rows(self.builder, self.builder.emit(op, f"{self.name}_{fn}"))
+        return Rows(self.builder, self.builder.emit(op, fn))
 
     def __add__(self, other: Rows | float) -> Rows:
         return self("add", other) if isinstance(other, Rows) else self("shift", const=other)
@@ -70,6 +71,12 @@ def _silu(g: Rows, x: Rows, y: Rows) -> Rows:
     return g * (gate + y * gate.without())
 
 
+def _gelu(g: Rows, x: Rows) -> Rows:
+    x = x + x("abs").positive().without() * 1e-20  # what 0 is divided by itself
+    density = (x("square") * -0.5)("exp") * (2.0 * math.pi) ** -0.5
+    return g * (x("gelu") / x + x * density)
+
+
 def _power(g: Rows, x: Rows, exponent: float) -> Rows | None:
     return g * (x("pow_c", const=exponent - 1.0) * exponent) if exponent else None
 
@@ -84,7 +91,7 @@ UNARY: MappingProxyType[str, Callable[[Rows, Rows, Rows, float], Rows | None]] =
         "clamp_max": lambda g, x, y, c: g * (x + -c).positive().without(),
         "pow_c": lambda g, x, y, c: _power(g, x, c),
         "relu": lambda g, x, y, c: x("mask", g),
-        "gelu": lambda g, x, y, c: g * x("gelu_grad"),
+        "gelu": lambda g, x, y, c: _gelu(g, x),
         "silu": lambda g, x, y, c: _silu(g, x, y),
         "softplus": lambda g, x, y, c: g * x("sigmoid"),
         "exp": lambda g, x, y, c: g * y,

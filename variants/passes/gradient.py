@@ -223,7 +223,7 @@ class _Tape(Builder):
             turned = self.emit(Einsum("kd->dk", (flat,)), f"{w}_turned")
         product = self.emit(Linear(rows, turned), f"{x}_grad")
         yield x, multiply(self, product, numbers[::-1])
-        outer = self.emit(Map("outer", (x, g)), f"{w}_outer")
+        outer = self.emit(Map("outer", (x, g)), "outer")
         yield w, self._reshaped(self._into(w, outer, self.types[outer]), weight.shape)
 
     def _of_outer(self, x: str, z: str, g: str, y: str) -> Iterator[Partial]:
@@ -234,7 +234,7 @@ class _Tape(Builder):
         if axis == 1:
             dot = self.emit(Dot(g, z), f"{x}_grad")
         else:
-            spread = self.emit(Map("outer", (self._ones(x).name, z)), f"{z}_spread")
+            spread = self.emit(Map("outer", (self._ones(x).name, z)), "outer")
             dot = self._folded(self._mul(g, spread), axis)
         yield x, self._into(x, dot, out.with_shape(*self.types[x].shape))
 
@@ -242,6 +242,10 @@ class _Tape(Builder):
         """The gradient of one operand, in its own shape."""
         mine, others, out = self.types[name], self.types[other], self.types[y]
         if len(mine.shape) == len(others.shape):
+            if others.space is Space.ETYPE and out.space is Space.EDGE and not out.shape:
+                # A linear map of one number: it may come after sums over edges.
+                rows, weight = self._reshaped(g, (1,)), self._reshaped(other, (1, *others.shape))
+                return self.emit(Linear(rows, weight), f"{name}_grad")
             return self._mul(g, other)
         g = self._full(g, y)
         if len(mine.shape) < len(others.shape):
@@ -338,7 +342,7 @@ class _Tape(Builder):
     def _cut(self, name: str, start: int, stop: int) -> str:
         if (start, stop) == (0, self.types[name].shape[-1]):
             return name
-        return self.emit(Slice(name, start, stop), f"{name}_cut")
+        return self.emit(Slice(name, start, stop), "slice")
 
     def _full(self, g: str, like: str) -> str:
         """A gradient in a value's whole shape."""
@@ -364,8 +368,8 @@ class _Tape(Builder):
             if len(self.types[x].shape) <= axis:
                 return self._mul(x, self._folded(y, axis))
             if axis == rank - 1 and self.types[x].shape == self.types[y].shape:
-                return self.emit(Dot(*op.args), f"{name}_sum")
-        return self.emit(Fold(name, axis), f"{name}_sum")
+                return self.emit(Dot(*op.args), "sum")
+        return self.emit(Fold(name, axis), "sum")
 
     def _spread(self, name: str, like: str, axis: int) -> str:
         """Rows without an axis of a value, the same along that axis; of a prefix of its shape."""
@@ -378,23 +382,32 @@ class _Tape(Builder):
         heads = (before,) if before > 1 else ()
         along = self._reshaped(ones, (*heads, shape[axis]))
         outer = Map("outer", (along, self._reshaped(name, (*heads, after))))
-        return self._reshaped(self.emit(outer, f"{name}_spread"), shape)
+        return self._reshaped(self.emit(outer, "outer"), shape)
 
     def _reshaped(self, name: str, shape: tuple[int, ...]) -> str:
+        """The same rows in another shape, which they get where they come from."""
         if self.types[name].shape == shape:
             return name
-        return self.emit(Reshape(name, shape), f"{name}_as")
+        match self.op(name):
+            case Reshape(x):
+                return self._reshaped(x, shape)
+            case Take(x=x) as take:
+                return self.emit(replace(take, x=self._reshaped(x, shape)), "reshape")
+        return self.emit(Reshape(name, shape), "reshape")
 
     def _taken(self, name: str, kind: Type, end: End) -> str:
         """Rows copied to a type's rows, from where they come from."""
         op = self.op(name)
         if isinstance(op, Take) and self.types[op.x].space in (Space.NODE, Space.SOURCE):
             name, end = op.x, op.end if op.end is not End.NONE else end
-        return self.emit(Take(name, kind.space, end, kind.group), f"{name}_{kind.space.value}")
+        return self.emit(
+            Take(name, kind.space, end, kind.group),
+            f"{name}_{end.value}" if end is not End.NONE else f"{name}_{kind.space.value}",
+        )
 
     def _reduced(self, name: str, space: Space, end: End) -> str:
         """Rows added up, in one step from where they come from."""
         op = self.op(name)
         if isinstance(op, Reduce) and op.fn == "sum" and op.space.is_edgewise:
             name, end = op.x, op.end if op.end is not End.NONE else end
-        return self.emit(Reduce(name, space, end=end), f"{name}_sum")
+        return self.emit(Reduce(name, space, end=end), "sum")

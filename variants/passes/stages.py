@@ -9,21 +9,20 @@ from dataclasses import dataclass
 from enum import Enum
 
 from hetune.variants.errors import ProgramError
+from hetune.variants.passes.aggregate_first import AggregateFirst
 from hetune.variants.passes.reverse import is_bipartite, reverse, reversed_op, reversed_type
+from hetune.variants.passes.traffic import to_compute, to_store
 from hetune.variants.program.infer import infer
 from hetune.variants.program.nodes import (
     ALL_EDGES,
     Count,
     End,
     Let,
-    Linear,
-    Map,
     Param,
     Program,
     Reduce,
     Softmax,
     Space,
-    Take,
     operands,
 )
 
@@ -59,14 +58,6 @@ class _Kind(Enum):
 
 _MOST = 12
 """Stages of a program."""
-_ROWS = {
-    Space.EDGE: 4.0,
-    Space.SRC_PAIR: 2.0,
-    Space.DST_PAIR: 2.0,
-    Space.NODE: 1.0,
-    Space.SOURCE: 1.0,
-}
-"""How many there are of each space, about, for each node."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -83,13 +74,21 @@ def stages(program: Program) -> tuple[Stage, ...]:
         ProgramError: There are none.
     """
     parting = _Parting(program)
-    return min((parting.cut(kinds) for kinds in parting.fewest()), key=_moved)
+    return min((parting.cut(kinds) for kinds in parting.fewest()), key=traffic)
 
 
-def _moved(parts: tuple[Stage, ...]) -> float:
-    """About how many elements go from stage to stage."""
-    results = (part.program.type_of(name) for part in parts for name in part.program.results)
-    return sum(_ROWS.get(kind.space, 0.0) * kind.width for kind in results)
+def traffic(parts: Iterable[Stage]) -> float:
+    """About how many elements stages read and write, in units of a node's: see `to_compute`.
+
+    Rows are summed first, as most plans do, by which gradients of rows and of weights share sums.
+    """
+    total = 0.0
+    for part in parts:
+        program = AggregateFirst()(part.program)
+        types = program.types
+        total += sum(to_compute(let, types) for let in program.lets)
+        total += sum(to_store(types[name]) for name in program.results)
+    return total
 
 
 class _Parting:
@@ -271,14 +270,15 @@ class _Needs:
         if name not in self._made[place]:
             return math.inf
         let = self._parting.lets[name]
-        return self._own(let) + sum(self._cost(arg, place) for arg in set(operands(let.op)))
+        return to_compute(let, self._parting.types) + sum(
+            self._cost(arg, place) for arg in set(operands(let.op))
+        )
 
     def _crossed(self, name: str, place: int) -> float:
-        first, kind = self._first[name], self._parting.types[name]
+        first = self._first[name]
         if first >= place or not self._parting.crosses(name):
             return math.inf
-        move = 2 * _ROWS.get(kind.space, 0.0) * kind.width
-        return self._cost_there(name, first) + move
+        return self._cost_there(name, first) + to_store(self._parting.types[name])
 
     def _cost_there(self, name: str, place: int) -> float:
         """What it adds to a stage to compute a value there for another."""
@@ -287,20 +287,6 @@ class _Needs:
         let = self._parting.lets[name]
         if self._first[name] < place and name not in self._made[place]:
             return self._cost(name, place)
-        return self._own(let) + sum(self._cost_there(arg, place) for arg in set(operands(let.op)))
-
-    def _own(self, let: Let) -> float:
-        """About what an operator costs, in elements that are read or written."""
-        types = self._parting.types
-        read = [types[name] for name in operands(let.op)]
-        rows = max([_ROWS.get(kind.space, 0.0) for kind in (let.type, *read)])
-        match let.op:
-            case Linear(w=w):
-                return rows * types[w].width / 16
-            case Map(fn="outer"):
-                return rows * let.type.width / 16
-            case Map():
-                return rows * let.type.width / 4
-            case Take():
-                return rows * let.type.width / 2
-        return rows * max([let.type.width, *(kind.width for kind in read)])
+        return to_compute(let, self._parting.types) + sum(
+            self._cost_there(arg, place) for arg in set(operands(let.op))
+        )

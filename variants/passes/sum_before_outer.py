@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from hetune.variants.passes.product import multiply, multiply_chain
 from hetune.variants.passes.rewrite import rewrite
 from hetune.variants.program.builder import Builder
 from hetune.variants.program.nodes import (
     ALL_EDGES,
+    Einsum,
     End,
     Map,
     Op,
@@ -28,10 +30,10 @@ class SumBeforeOuter:
     for each (node, edge type) pair. The sums of a pair are those of the rows' own gradient.
 
     Attributes:
-        end: The end whose rows are taken once for each pair.
+        ends: The ends whose rows may be taken once for each pair; the first is tried first.
     """
 
-    end: End
+    ends: tuple[End, ...]
 
     def __call__(self, program: Program) -> Program:
         """Applies the pass."""
@@ -45,33 +47,85 @@ class SumBeforeOuter:
             return None
         if (op.fn, builder.types[op.x].space) != ("sum", Space.EDGE):
             return None
-        for place, name in enumerate(product.args):
-            other = product.args[1 - place]
-            if builder.types[other].space is not Space.EDGE:
-                continue
-            if (rows := self._of_pairs(builder, name, op.space)) is None:
-                continue
-            summed = _summed(builder, other, builder.types[rows].space, self.end)
-            args = (rows, summed) if place == 0 else (summed, rows)
-            made = builder.emit(replace(product, args=args), f"{op.x}_pair")
-            return builder.emit(Reduce(made, op.space), hint)
+        for end in self.ends:
+            for place in (0, 1):
+                if (made := _summed_first(builder, op, product, place, end, hint)) is not None:
+                    return made
         return None
 
-    def _of_pairs(self, builder: Builder, name: str, space: Space) -> str | None:
-        """The rows of pairs or nodes that edge rows are copied from, by the end."""
-        take = builder.op(name)
-        if not isinstance(take, Take) or take.end is not self.end:
-            return None
-        if space is Space.SHARED:
-            return take.x if take.group == ALL_EDGES else None
-        pairs = Space.SRC_PAIR if self.end is End.SRC else Space.DST_PAIR
-        return builder.emit(replace(take, space=pairs), f"{take.x}_{pairs.value}")
+
+def _summed_first(
+    builder: Builder, op: Reduce, product: Map, place: int, end: End, hint: str
+) -> str | None:
+    """The sum, with one operand taken once for each pair or node; None if that cannot be."""
+    name, other = product.args[place], product.args[1 - place]
+    flat = builder.op(name)
+    chain = multiply_chain(
+        builder.ops, builder.types, flat.x if isinstance(flat, Reshape) else name
+    )
+    take = builder.op(chain.core)
+    if not isinstance(take, Take) or take.end is not end:
+        return None
+    if Space.EDGE not in {builder.types[n].space for n in (other, *chain.factors)}:
+        return None
+    of_heads = [factor for factor in chain.factors if builder.types[factor].shape]
+    if op.space is Space.ETYPE:
+        space = Space.SRC_PAIR if end is End.SRC else Space.DST_PAIR
+        rows = builder.emit(replace(take, space=space), f"{take.x}_{space.value}")
+    elif take.group == ALL_EDGES:
+        space, rows = builder.types[take.x].space, take.x
+    else:
+        return None
+    if isinstance(flat, Reshape) and of_heads:
+        return _by_heads(builder, op, product, place, hint, (rows, space, end))
+    if of_heads and product.fn == "outer" and len(builder.types[other].shape) == 1:
+        return None
+    if isinstance(flat, Reshape):
+        rows = builder.emit(replace(flat, x=rows), f"{rows}_flat")
+    summed = _summed(builder, multiply(builder, other, chain.factors[::-1]), space, end)
+    args = (rows, summed) if place == 0 else (summed, rows)
+    made = builder.emit(replace(product, args=args), "outer")
+    return builder.emit(Reduce(made, op.space), hint)
+
+
+def _by_heads(
+    builder: Builder,
+    op: Reduce,
+    product: Map,
+    place: int,
+    hint: str,
+    to: tuple[str, Space, End],
+) -> str | None:
+    """``x (outer) flat(a_h g_h)`` as ``(a_h x) (outer) g_h``, with rows of x for each head."""
+    flat, other = builder.op(product.args[place]), product.args[1 - place]
+    assert isinstance(flat, Reshape)
+    rows, space, end = to
+    chain = multiply_chain(builder.ops, builder.types, flat.x)
+    (heads, width), kind = builder.types[rows].shape, builder.types[other]
+    if place == 0 or product.fn != "outer" or len(kind.shape) != 1:
+        return None
+    factor = multiply(builder, chain.factors[0], chain.factors[1:])
+    if builder.types[factor].shape != (heads,):
+        return None
+    weighted = builder.emit(Map("outer", (factor, other)), f"{other}_heads")
+    made = builder.emit(Map("outer", (_summed(builder, weighted, space, end), rows)), "outer")
+    total = builder.emit(Reduce(made, op.space), "sum")
+    turned = builder.emit(Einsum("hkd->khd", (total,)), f"{hint}_heads")
+    return builder.emit(Reshape(turned, (*kind.shape, heads * width)), hint)
 
 
 def _summed(builder: Builder, name: str, space: Space, end: End) -> str:
-    """The sums of edge rows that meet in a pair or node."""
+    """The sums of edge rows that meet in a pair or node; what is theirs comes afterwards."""
     op = builder.op(name)
     if isinstance(op, Reshape):
-        return builder.emit(replace(op, x=_summed(builder, op.x, space, end)), f"{name}_sum")
+        return builder.emit(replace(op, x=_summed(builder, op.x, space, end)), "sum")
+    if isinstance(op, Map) and op.fn == "mul":
+        for factor, rows in (op.args, op.args[::-1]):
+            if len(builder.types[factor].shape) > len(builder.types[rows].shape):
+                continue
+            take = builder.op(factor)
+            is_pair = space in (Space.SRC_PAIR, Space.DST_PAIR)
+            if is_pair and isinstance(take, Take) and builder.types[take.x].space is space:
+                return multiply(builder, _summed(builder, rows, space, end), (take.x,))
     by = end if space in (Space.NODE, Space.SOURCE) else End.NONE
-    return builder.emit(Reduce(name, space, end=by), f"{name}_sum")
+    return builder.emit(Reduce(name, space, end=by), "sum")
