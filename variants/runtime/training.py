@@ -1,0 +1,217 @@
+"""Gradients through compiled layers: a layer's program is one operator to torch's autograd.
+
+What is made of a module's parameters before the program runs, and of its results afterwards, is
+torch's own. Saved for the backward are the features and weights that gradients depend on; what the
+forward computed in between is computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.modules import module as torch_modules
+
+from hetune.variants.backends.base import Backend
+from hetune.variants.errors import VariantError
+from hetune.variants.frontend.adapter import Adapter, Unsupported
+from hetune.variants.frontend.call import Call
+from hetune.variants.frontend.type_order import order_of
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.passes.gradient import gradient_name
+from hetune.variants.runtime.calls import Policy
+from hetune.variants.runtime.gradients import GradientRunner, gradient_runner
+from hetune.variants.runtime.modes import full_precision, needs_gradients
+
+Forward = Callable[[Mapping[str, Tensor]], tuple[Tensor, ...]]
+"""A program's results, by its features and constants."""
+
+
+class Training:
+    """The gradients of a layer's program, by sets of parameters that need them.
+
+    Args:
+        adapter: Of the layer.
+        backend: What compiles and runs it.
+
+    Attributes:
+        grads: Names of the gradients of the program's results, as its own gradients read them.
+    """
+
+    def __init__(self, adapter: Adapter, backend: Backend) -> None:
+        self._adapter, self._backend = adapter, backend
+        self._runners: dict[tuple[str, ...], GradientRunner | Unsupported] = {}
+        self.grads = tuple(map(gradient_name, adapter.program.results))
+        self._features = tuple(param.name for param in adapter.inputs if param.role == "feature")
+
+    def gradients(self, wanted: tuple[str, ...]) -> GradientRunner | Unsupported:
+        """What computes gradients by some parameters, or why nothing does."""
+        if wanted not in self._runners:
+            found = gradient_runner(self._adapter.program, wanted, self._backend)
+            self._runners[wanted] = _unsupported(found) if isinstance(found, str) else found
+        return self._runners[wanted]
+
+    def results(
+        self,
+        forward: Forward,
+        call: Call,
+        graph: HeteroGraph,
+        inputs: Mapping[str, Tensor],
+        policy: Policy,
+        out: Tensor | None,
+    ) -> tuple[Tensor, ...] | Unsupported:
+        """The program's results, with gradients where these are needed.
+
+        Or why the module has to compute them.
+
+        Args:
+            forward: Runs the program.
+            call: Of the layer.
+            graph: Of the call.
+            inputs: Features and constants of the call, float32.
+            policy: How the layer chooses.
+            out: As of the call.
+        """
+        module = self._adapter.module
+        if not needs_gradients(lambda: (*call.features, *module.parameters(), *module.buffers())):
+            return forward(inputs)
+        if out is not None:
+            return _unsupported("out= has none")
+        found = self._parameters(call, inputs)
+        if isinstance(found, Unsupported):
+            return found
+        parameters, runner = found
+        if runner is None:
+            return forward(inputs)
+        constants = {name: rows for name, rows in inputs.items() if name not in parameters}
+        backward = _Backward(self, graph, policy, constants, (*parameters,))
+        results: tuple[Tensor, ...] = _Operator.apply(forward, backward, *parameters.values())
+        return results
+
+    def backward_of(self, call: Call, graph: HeteroGraph) -> GradientRunner | None:
+        """What runs a call's backward; None where nothing needs gradients.
+
+        Args:
+            call: Of the layer.
+            graph: Of the call.
+
+        Raises:
+            VariantError: The module does.
+        """
+        with torch.enable_grad():
+            found = self._parameters(call, call.inputs(graph))
+        if isinstance(found, Unsupported):
+            raise VariantError(f"this call runs in the original module: {found.reason}")
+        return found[1]
+
+    def _parameters(
+        self, call: Call, inputs: Mapping[str, Tensor]
+    ) -> tuple[dict[str, Tensor], GradientRunner | None] | Unsupported:
+        """The program's features and weights as torch differentiates them, and their gradients."""
+        adapter = self._adapter
+        reason = _backward_hooks(adapter.module) or call.gradient_refusal()
+        if reason is not None:
+            return _unsupported(reason)
+        weights = order_of(adapter, call.edges).weights(adapter.program, adapter.live_weights())
+        found = {**{name: inputs[name] for name in self._features}, **weights}
+        wanted = tuple(name for name, tensor in found.items() if tensor.requires_grad)
+        runner = self.gradients(wanted) if wanted else None
+        return runner if isinstance(runner, Unsupported) else (found, runner)
+
+
+@dataclass(frozen=True, slots=True)
+class _Backward:
+    """What a call's backward needs beside tensors.
+
+    Attributes:
+        training: Of the layer.
+        graph: Of the call.
+        policy: How the layer chooses.
+        constants: Of the call.
+        names: Of the program's parameters, in the operator's order.
+    """
+
+    training: Training
+    graph: HeteroGraph
+    policy: Policy
+    constants: Mapping[str, Tensor]
+    names: tuple[str, ...]
+
+    def runner(self, needed: Sequence[bool]) -> GradientRunner | None:
+        """What computes the gradients that are needed; None where none is."""
+        wanted = tuple(compress(self.names, needed))
+        if not wanted:
+            return None
+        runner = self.training.gradients(wanted)
+        assert isinstance(runner, GradientRunner), runner.reason
+        return runner
+
+
+class _Operator(torch.autograd.Function):
+    """A program as an operator of torch."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, forward: Forward, backward: _Backward, *given: Tensor
+    ) -> tuple[Tensor, ...]:
+        """The program's results.
+
+        Args:
+            ctx: Torch's.
+            forward: Computes them.
+            backward: How their gradients are computed.
+            given: The program's features and weights.
+        """
+        values = dict(zip(backward.names, given, strict=True))
+        runner = backward.runner(ctx.needs_input_grad[_OTHERS:])
+        if runner is not None:
+            ctx.save_for_backward(*(values[name] for name in runner.reads))
+            ctx.saved, ctx.run_backward = runner.reads, backward
+            ctx.shapes = tuple(tensor.shape for tensor in given)
+        return forward({**backward.constants, **values})  # it has its own weights
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of the program's features and weights, where they are needed.
+
+        Args:
+            ctx: Torch's.
+            grads: Of its results.
+        """
+        backward: _Backward = ctx.run_backward
+        runner = backward.runner(ctx.needs_input_grad[_OTHERS:])
+        found: dict[str, Tensor] = {}
+        if runner is not None:
+            graph = backward.graph
+            values = dict(zip(ctx.saved, ctx.saved_tensors, strict=True))
+            values |= backward.constants
+            values |= zip(backward.training.grads, grads, strict=True)
+            with full_precision(graph.device.type):
+                found = runner.run(graph, backward.policy, values)
+        named = zip(backward.names, ctx.shapes, strict=True)
+        gradients = (found[name].reshape(shape) if name in found else None for name, shape in named)
+        return (None,) * _OTHERS + tuple(gradients)
+
+
+_OTHERS = 2
+"""Arguments of the operator that are no tensors."""
+
+
+def _unsupported(reason: str) -> Unsupported:
+    return Unsupported(f"gradients are needed, and {reason}: torch.no_grad() is for inference")
+
+
+def _backward_hooks(module: torch.nn.Module) -> str | None:
+    """Why hooks of gradients would not be called, or None."""
+    hooks: Iterable[str] = ("_backward_hooks", "_backward_pre_hooks")
+    if any(getattr(part, name) for part in module.modules() for name in hooks):
+        return "it has hooks for the backward"
+    if torch_modules._global_backward_hooks or torch_modules._global_backward_pre_hooks:
+        return "there are hooks for the backward of all modules"
+    return None
