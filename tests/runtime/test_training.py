@@ -11,7 +11,7 @@ import hetune
 from hetune import nn
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
-from hetune.variants.testing.gradients import (
+from hetune.variants.testing.layer_gradients import (
     GRADIENT_TOLERANCE,
     exact_gradients_of,
     gradient_error,

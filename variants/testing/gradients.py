@@ -1,87 +1,76 @@
-"""Gradients of layers, and how far they are from others."""
+"""Gradients of programs: as torch's autograd has them, and by the stages of their backward pass."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-GRADIENT_TOLERANCE = 1e-5
-_LEAST = 1e-4
-"""Of the largest gradient: what is smaller is compared with that."""
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.reverse import reversed_graph
+from hetune.variants.passes.backward import Backward
+from hetune.variants.passes.gradient import gradient_name
+from hetune.variants.program.interpret import Groups, interpret_results
+from hetune.variants.program.nodes import Program
 
 
-def gradient_error(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
-    """The largest difference relative to the largest element of the same gradient.
+def result_gradients(
+    program: Program,
+    values: Mapping[str, Tensor],
+    graph: HeteroGraph,
+    groups: Groups,
+    seed: int = 0,
+) -> dict[str, Tensor]:
+    """Signed random numbers of the shape of each result, by `gradient_name`."""
+    draw = torch.Generator().manual_seed(seed)
+    results = interpret_results(program, values, graph, groups)
+    return {
+        gradient_name(name): torch.randn(rows.shape, generator=draw).to(rows)
+        for name, rows in zip(program.results, results, strict=True)
+    }
 
-    Softmax leaves some gradients exactly zero: none counts as smaller than 1e-4 of the largest.
+
+def autograd_gradients(
+    program: Program,
+    values: Mapping[str, Tensor],
+    grads: Mapping[str, Tensor],
+    graph: HeteroGraph,
+    groups: Groups,
+    wanted: Collection[str],
+) -> tuple[Tensor, ...]:
+    """Torch's gradients of the wanted parameters through the interpreter; 0 where there are none.
+
+    Results that are there twice count once.
+    """
+    leaves = {name: values[name].clone().requires_grad_() for name in wanted}
+    results = interpret_results(program, {**values, **leaves}, graph, groups)
+    named = dict(zip(program.results, results, strict=True))
+    reached = {name: rows for name, rows in named.items() if rows.requires_grad}
+    if not reached:
+        return tuple(torch.zeros_like(values[name]) for name in wanted)
+    return torch.autograd.grad(
+        list(reached.values()),
+        list(leaves.values()),
+        [grads[gradient_name(name)] for name in reached],
+        materialize_grads=True,
+    )
+
+
+def staged_gradients(
+    backward: Backward, values: Mapping[str, Tensor], graph: HeteroGraph, groups: Groups
+) -> tuple[Tensor, ...]:
+    """The gradients that stages compute in the interpreter.
 
     Args:
-        found: Gradients.
-        expected: What they should be, in float64.
+        backward: The stages.
+        values: Parameters, gradients of results and saved values.
+        graph: The graph; stages run on it or on its reverse.
+        groups: Edge types of the program's groups.
     """
-    sizes = [_size(each) for each in expected]
-    least = _LEAST * max(sizes, default=0.0)
-    errors = [_size(one.double() - other) for one, other in zip(found, expected, strict=True)]
-    scales = (max(size, least) or 1.0 for size in sizes)
-    return max((error / scale for error, scale in zip(errors, scales, strict=True)), default=0.0)
-
-
-def gradients_of(module: nn.Module, args: Sequence[Any], seed: int = 0) -> list[Tensor]:
-    """Gradients by a call's floats, then by all parameters, of a random multiple of its results.
-
-    Zeros of what results do not depend on.
-
-    Args:
-        module: What is called.
-        args: Of the call: tensors, dictionaries of them, and graphs.
-        seed: Of the multiple.
-    """
-    with torch.enable_grad():
-        leaves: list[Tensor] = []
-        results = [*_tensors(module(*(_leaf(each, leaves) for each in args)))]
-        draw = torch.Generator().manual_seed(seed)
-        upstream = [torch.randn(each.shape, generator=draw).to(each) for each in results]
-        wanted = [*leaves, *(each for each in module.parameters() if each.requires_grad)]
-        found = torch.autograd.grad(results, wanted, upstream, allow_unused=True)
-    pairs = zip(found, wanted, strict=True)
-    return [torch.zeros_like(leaf) if each is None else each for each, leaf in pairs]
-
-
-def exact_gradients_of(module: nn.Module, args: Sequence[Any], seed: int = 0) -> list[Tensor]:
-    """The same of a module in float64, by torch."""
-    return gradients_of(copy.deepcopy(module).double(), [_double(each) for each in args], seed)
-
-
-def _leaf(value: Any, leaves: list[Tensor]) -> Any:
-    if isinstance(value, dict):
-        return {name: _leaf(each, leaves) for name, each in value.items()}
-    if not (isinstance(value, Tensor) and value.is_floating_point()):
-        return value
-    leaves.append(value.detach().clone().requires_grad_())
-    return leaves[-1]
-
-
-def _double(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _double(each) for name, each in value.items()}
-    is_float = isinstance(value, Tensor) and value.is_floating_point()
-    return value.double() if is_float else value
-
-
-def _tensors(result: Any) -> Iterator[Tensor]:
-    match result:
-        case Tensor():
-            yield result
-        case dict():
-            yield from _tensors([*result.values()])
-        case list() | tuple():
-            for part in result:
-                yield from _tensors(part)
-
-
-def _size(tensor: Tensor) -> float:
-    return float(tensor.abs().max()) if tensor.numel() else 0.0
+    known = dict(values)
+    for stage in backward.stages:
+        own = reversed_graph(graph) if stage.is_reversed else graph
+        found = interpret_results(stage.program, known, own, groups)
+        known.update(zip(stage.program.results, found, strict=True))
+    return tuple(known[name] for name in backward.results)
