@@ -14,8 +14,8 @@ from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import ProgramError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.reverse import reversed_graph
-from hetune.variants.passes.gradient import differentiate
-from hetune.variants.passes.stages import Stage, stages
+from hetune.variants.passes.backward import backward
+from hetune.variants.passes.stages import Stage
 from hetune.variants.plan.variants import Variant
 from hetune.variants.program.interpret import interpret_results
 from hetune.variants.program.limitation import limitation
@@ -128,9 +128,9 @@ class GradientRunner:
     """
 
     def __init__(self, program: Program, wanted: tuple[str, ...], backend: Backend) -> None:
-        gradient = differentiate(program, wanted)
-        self._wanted, self._results = wanted, gradient.results
-        self.stages = tuple(StageRunner(stage, backend) for stage in stages(gradient))
+        found = backward(program, wanted)
+        self._wanted, self._results = wanted, found.results
+        self.stages = tuple(StageRunner(stage, backend) for stage in found.stages)
         read = {name for stage in self.stages for name in stage.reads}
         self.reads = tuple(param.name for param in program.params if param.name in read)
         self._last_read = {name: i for i, stage in enumerate(self.stages) for name in stage.reads}
