@@ -11,13 +11,13 @@ import hetune
 from hetune import nn
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
+from hetune.variants.testing.graphs import AWKWARD, typed_graph
 from hetune.variants.testing.layer_gradients import (
     GRADIENT_TOLERANCE,
     exact_gradients_of,
     gradient_error,
     gradients_of,
 )
-from hetune.variants.testing.graphs import AWKWARD, typed_graph
 from hetune.variants.testing.layers import randomized
 
 geometric = pytest.importorskip("torch_geometric.nn")
@@ -42,9 +42,9 @@ def rows(graph, width=6):
 def assert_same(layer, args, **options):
     """Gradients of a compiled layer are those of the layer in float64."""
     fast = compile_layer(layer, **{"backend": "torch", **options})
-    found = gradients_of(fast, args)
+    found, exact = gradients_of(fast, args), exact_gradients_of(layer, args)
     assert fast.status().variant is not None, fast.status().reason
-    assert gradient_error(found, exact_gradients_of(layer, args)) <= GRADIENT_TOLERANCE
+    assert gradient_error(found, exact) <= GRADIENT_TOLERANCE
     return fast
 
 
@@ -123,10 +123,6 @@ def test_frozen_parameters_cost_nothing(fast, rgcn, x, graph):
     assert [*fast._training._runners] == [("root",)]
     (runner,) = fast._training._runners.values()
     assert runner.reads == ("x",)
-    rgcn.requires_grad_(True)
-    leaf = x.clone().requires_grad_()
-    torch.autograd.grad(fast(leaf, graph).sum(), leaf)
-    assert ("x",) in fast._training._runners
 
 
 def test_nothing_is_kept_without_gradients(fast, x, graph):
@@ -264,7 +260,7 @@ def test_calls_that_hetune_cannot_differentiate_run_in_the_module(rgcn, x, edges
     refused(Detaching(), "its program has other gradients", x, edges[0])
     hooked = copy.deepcopy(rgcn)
     hooked.register_full_backward_hook(lambda *_: None)
-    refused(hooked, "it has hooks for the backward", x, *edges)
+    refused(hooked, "it has hooks for the backward", x.clone().requires_grad_(), *edges)
     weight = torch.rand(edges[0].shape[1]).requires_grad_()
     refused(
         geometric.GCNConv(8, 4), "what is computed once for a graph has none", x, edges[0], weight

@@ -60,8 +60,6 @@ class CompiledLayer(ModuleWrapper):
         vocabulary: Names of the types that the weights are for, in their order, where it was told.
     """
 
-    _training: Training
-
     def __init__(
         self,
         module: nn.Module,
@@ -77,7 +75,7 @@ class CompiledLayer(ModuleWrapper):
         self._adapter: Adapter | None = None
         self._promoted: dict[str, Variant] = {}
         self._weights, self._graphs = WeightCache(), GraphCache()
-        self._autocast = Autocast()
+        self._autocast, self._training = Autocast(), Training(backend)
         self._sharing, self._last = sharing or LayerSharing(), LastCall()
         self._first_sight: FirstSight | None = None
         self._graph_calls: GraphCalls | None = None
@@ -116,7 +114,6 @@ class CompiledLayer(ModuleWrapper):
         self._promoted = {variant.id: variant for variant in variants}
         self._adapter, self._graphs = adapter, self._sharing.graphs(adapter)
         self._graph_calls = graph_calls(adapter, self._run)
-        self._training = Training(adapter, self._runs.backend)
         run = adapter.module_run
         if run is not None and self._policy.is_free and self._runs.backend.name == "cpp":
             self._first_sight = FirstSight(adapter, run, self._graphs)
@@ -236,7 +233,7 @@ class CompiledLayer(ModuleWrapper):
         dtypes = self._autocast.dtypes(adapter, call, device) if out is None else torch.float32
         forward = partial(self._results, adapter, call, graph, policy, options)
         with full_precision(device.type):
-            results = self._training.results(forward, call, graph, inputs, policy, out)
+            results = self._training.results(forward, adapter, call, graph, inputs, policy, out)
         if isinstance(results, Unsupported):
             return results
         self._last.has_gradients = any(rows.requires_grad for rows in results)
@@ -305,10 +302,10 @@ class CompiledLayer(ModuleWrapper):
             InputError: The memory limit is no integer.
             VariantError: The call is not supported and would run in the original module.
         """
-        layer, _, call, graph = self._prepare_choice(args, kwargs)
+        layer, adapter, call, graph = self._prepare_choice(args, kwargs)
         policy = layer._policy.limited(memory_limit)
         choice = layer._runs.choice(layer._promoted, graph, policy)
-        runner = layer._training.backward_of(call, graph) if gradients else None
+        runner = layer._training.backward_of(adapter, call, graph) if gradients else None
         return replace(choice, backward=runner.choices(graph, policy)) if runner else choice
 
     def warm(
@@ -347,7 +344,7 @@ class CompiledLayer(ModuleWrapper):
         for variant in variants:
             weights = layer._weights.weights(variant.plan, adapter, graph, call.edges)
             layer._runs.prepare(variant, graph, weights.tensors)
-        runner = layer._training.backward_of(call, graph) if gradients else None
+        runner = layer._training.backward_of(adapter, call, graph) if gradients else None
         if runner is not None:
             runner.warm(graph, policy, progress)
         return tuple(variant.id for variant in variants)

@@ -121,7 +121,7 @@ class GradientRunner:
 
     Attributes:
         stages: In order.
-        reads: Parameters of the program whose values it needs.
+        reads: Features and weights of the program whose values it needs.
 
     Raises:
         ProgramError: Something has no derivative.
@@ -132,7 +132,11 @@ class GradientRunner:
         self._wanted, self._results = wanted, found.results
         self.stages = tuple(StageRunner(stage, backend) for stage in found.stages)
         read = {name for stage in self.stages for name in stage.reads}
-        self.reads = tuple(param.name for param in program.params if param.name in read)
+        self.reads = tuple(
+            param.name
+            for param in program.params
+            if param.name in read and param.role != "constant"
+        )
         self._last_read = {name: i for i, stage in enumerate(self.stages) for name in stage.reads}
 
     def run(self, graph: HeteroGraph, policy: Policy, values: Rows) -> dict[str, Tensor]:

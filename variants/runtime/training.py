@@ -24,6 +24,7 @@ from hetune.variants.frontend.call import Call
 from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.passes.gradient import gradient_name
+from hetune.variants.program.nodes import Program
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.gradients import GradientRunner, gradient_runner
 from hetune.variants.runtime.modes import full_precision, needs_gradients
@@ -36,29 +37,29 @@ class Training:
     """The gradients of a layer's program, by sets of parameters that need them.
 
     Args:
-        adapter: Of the layer.
-        backend: What compiles and runs it.
-
-    Attributes:
-        grads: Names of the gradients of the program's results, as its own gradients read them.
+        backend: What compiles and runs them.
     """
 
-    def __init__(self, adapter: Adapter, backend: Backend) -> None:
-        self._adapter, self._backend = adapter, backend
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
         self._runners: dict[tuple[str, ...], GradientRunner | Unsupported] = {}
-        self.grads = tuple(map(gradient_name, adapter.program.results))
-        self._features = tuple(param.name for param in adapter.inputs if param.role == "feature")
 
-    def gradients(self, wanted: tuple[str, ...]) -> GradientRunner | Unsupported:
-        """What computes gradients by some parameters, or why nothing does."""
+    def gradients(self, program: Program, wanted: tuple[str, ...]) -> GradientRunner | Unsupported:
+        """What computes gradients by some parameters, or why nothing does.
+
+        Args:
+            program: Of the layer.
+            wanted: By which of its parameters.
+        """
         if wanted not in self._runners:
-            found = gradient_runner(self._adapter.program, wanted, self._backend)
+            found = gradient_runner(program, wanted, self._backend)
             self._runners[wanted] = _unsupported(found) if isinstance(found, str) else found
         return self._runners[wanted]
 
     def results(
         self,
         forward: Forward,
+        adapter: Adapter,
         call: Call,
         graph: HeteroGraph,
         inputs: Mapping[str, Tensor],
@@ -71,32 +72,37 @@ class Training:
 
         Args:
             forward: Runs the program.
+            adapter: Of the layer.
             call: Of the layer.
             graph: Of the call.
             inputs: Features and constants of the call, float32.
             policy: How the layer chooses.
             out: As of the call.
         """
-        module = self._adapter.module
+        module = adapter.module
         if not needs_gradients(lambda: (*call.features, *module.parameters(), *module.buffers())):
             return forward(inputs)
         if out is not None:
             return _unsupported("out= has none")
-        found = self._parameters(call, inputs)
+        found = self._parameters(adapter, call, inputs)
         if isinstance(found, Unsupported):
             return found
         parameters, runner = found
         if runner is None:
             return forward(inputs)
         constants = {name: rows for name, rows in inputs.items() if name not in parameters}
-        backward = _Backward(self, graph, policy, constants, (*parameters,))
-        results: tuple[Tensor, ...] = _Operator.apply(forward, backward, *parameters.values())
+        backward = _Backward(self, adapter.program, graph, policy, constants, (*parameters,))
+        given = forward, backward, *parameters.values()
+        results: tuple[Tensor, ...] = _Operator.apply(*given)  # type: ignore[no-untyped-call]
         return results
 
-    def backward_of(self, call: Call, graph: HeteroGraph) -> GradientRunner | None:
+    def backward_of(
+        self, adapter: Adapter, call: Call, graph: HeteroGraph
+    ) -> GradientRunner | None:
         """What runs a call's backward; None where nothing needs gradients.
 
         Args:
+            adapter: Of the layer.
             call: Of the layer.
             graph: Of the call.
 
@@ -104,23 +110,23 @@ class Training:
             VariantError: The module does.
         """
         with torch.enable_grad():
-            found = self._parameters(call, call.inputs(graph))
+            found = self._parameters(adapter, call, call.inputs(graph))
         if isinstance(found, Unsupported):
             raise VariantError(f"this call runs in the original module: {found.reason}")
         return found[1]
 
     def _parameters(
-        self, call: Call, inputs: Mapping[str, Tensor]
+        self, adapter: Adapter, call: Call, inputs: Mapping[str, Tensor]
     ) -> tuple[dict[str, Tensor], GradientRunner | None] | Unsupported:
         """The program's features and weights as torch differentiates them, and their gradients."""
-        adapter = self._adapter
         reason = _backward_hooks(adapter.module) or call.gradient_refusal()
         if reason is not None:
             return _unsupported(reason)
         weights = order_of(adapter, call.edges).weights(adapter.program, adapter.live_weights())
-        found = {**{name: inputs[name] for name in self._features}, **weights}
+        features = (param.name for param in adapter.inputs if param.role == "feature")
+        found = {**{name: inputs[name] for name in features}, **weights}
         wanted = tuple(name for name, tensor in found.items() if tensor.requires_grad)
-        runner = self.gradients(wanted) if wanted else None
+        runner = self.gradients(adapter.program, wanted) if wanted else None
         return runner if isinstance(runner, Unsupported) else (found, runner)
 
 
@@ -130,6 +136,7 @@ class _Backward:
 
     Attributes:
         training: Of the layer.
+        program: Likewise.
         graph: Of the call.
         policy: How the layer chooses.
         constants: Of the call.
@@ -137,18 +144,16 @@ class _Backward:
     """
 
     training: Training
+    program: Program
     graph: HeteroGraph
     policy: Policy
     constants: Mapping[str, Tensor]
     names: tuple[str, ...]
 
-    def runner(self, needed: Sequence[bool]) -> GradientRunner | None:
-        """What computes the gradients that are needed; None where none is."""
-        wanted = tuple(compress(self.names, needed))
-        if not wanted:
-            return None
-        runner = self.training.gradients(wanted)
-        assert isinstance(runner, GradientRunner), runner.reason
+    def runner(self, needed: Sequence[bool]) -> GradientRunner:
+        """What computes the gradients that are needed."""
+        runner = self.training.gradients(self.program, tuple(compress(self.names, needed)))
+        assert isinstance(runner, GradientRunner)
         return runner
 
 
@@ -156,7 +161,7 @@ class _Operator(torch.autograd.Function):
     """A program as an operator of torch."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, forward: Forward, backward: _Backward, *given: Tensor
     ) -> tuple[Tensor, ...]:
         """The program's results.
@@ -168,15 +173,13 @@ class _Operator(torch.autograd.Function):
             given: The program's features and weights.
         """
         values = dict(zip(backward.names, given, strict=True))
-        runner = backward.runner(ctx.needs_input_grad[_OTHERS:])
-        if runner is not None:
-            ctx.save_for_backward(*(values[name] for name in runner.reads))
-            ctx.saved, ctx.run_backward = runner.reads, backward
-            ctx.shapes = tuple(tensor.shape for tensor in given)
+        ctx.runner = backward.runner(ctx.needs_input_grad[_OTHERS:])
+        ctx.save_for_backward(*(values[name] for name in ctx.runner.reads))
+        ctx.call, ctx.shapes = backward, tuple(tensor.shape for tensor in given)
         return forward({**backward.constants, **values})  # it has its own weights
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of the program's features and weights, where they are needed.
 
@@ -184,17 +187,12 @@ class _Operator(torch.autograd.Function):
             ctx: Torch's.
             grads: Of its results.
         """
-        backward: _Backward = ctx.run_backward
-        runner = backward.runner(ctx.needs_input_grad[_OTHERS:])
-        found: dict[str, Tensor] = {}
-        if runner is not None:
-            graph = backward.graph
-            values = dict(zip(ctx.saved, ctx.saved_tensors, strict=True))
-            values |= backward.constants
-            values |= zip(backward.training.grads, grads, strict=True)
-            with full_precision(graph.device.type):
-                found = runner.run(graph, backward.policy, values)
-        named = zip(backward.names, ctx.shapes, strict=True)
+        call: _Backward = ctx.call
+        values = {**call.constants, **dict(zip(ctx.runner.reads, ctx.saved_tensors, strict=True))}
+        values |= zip(map(gradient_name, call.program.results), grads, strict=True)
+        with full_precision(call.graph.device.type):
+            found = ctx.runner.run(call.graph, call.policy, values)
+        named = zip(call.names, ctx.shapes, strict=True)
         gradients = (found[name].reshape(shape) if name in found else None for name, shape in named)
         return (None,) * _OTHERS + tuple(gradients)
 

@@ -10,14 +10,15 @@ import torch
 from torch import Tensor, nn
 
 GRADIENT_TOLERANCE = 1e-5
-_LEAST = 1e-4
+_LEAST = 1e-2
 """Of the largest gradient: what is smaller is compared with that."""
 
 
 def gradient_error(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
     """The largest difference relative to the largest element of the same gradient.
 
-    Softmax leaves some gradients exactly zero: none counts as smaller than 1e-4 of the largest.
+    Softmax leaves some gradients exactly zero, but for rounding: none counts as smaller than a
+    hundredth of the largest.
 
     Args:
         found: Gradients.
