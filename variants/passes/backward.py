@@ -87,6 +87,8 @@ def _to_save(kind: Type) -> float:
 
 @functools.lru_cache(maxsize=256)
 def _backward(program: Program, wanted: tuple[str, ...], saved: tuple[str, ...]) -> Backward:
+    if not wanted:
+        return Backward((), ())
     whole = differentiate(program, wanted, saved)
     ends = (End.SRC, End.DST), (End.DST, End.SRC), (End.DST,)
     options = (run_passes((SumBeforeOuter(each),), whole) for each in ends)

@@ -71,9 +71,13 @@ def _silu(g: Rows, x: Rows, y: Rows) -> Rows:
     return g * (gate + y * gate.without())
 
 
+_DENSITY_AT_0 = 1 / math.sqrt(2 * math.pi)
+"""Of the normal distribution."""
+
+
 def _gelu(g: Rows, x: Rows) -> Rows:
     x = x + x("abs").positive().without() * 1e-20  # what 0 is divided by itself
-    density = (x("square") * -0.5)("exp") * (2.0 * math.pi) ** -0.5
+    density = (x("square") * -0.5)("exp") * _DENSITY_AT_0
     return g * (x("gelu") / x + x * density)
 
 

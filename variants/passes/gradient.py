@@ -162,15 +162,10 @@ class _Tape(Builder):
                 yield from self._of_linear(x, w, self._full(g, y))
             case Map("outer", (x, z)):
                 yield from self._of_outer(x, z, self._full(g, y), y)
-            case Map(fn, args, const):
-                rows = [self._rows(name) for name in (*args, y)]
-                if len(args) == 1:
-                    found = (UNARY[fn](self._rows(g), *rows, const or 0.0),)
-                else:
-                    found = BINARY[fn](self._rows(g), *rows)
-                for name, grad in zip(args, found, strict=True):
-                    if grad is not None and name in self._active:
-                        yield name, self._into(name, grad.name, types[y])
+            case Map(args=args):
+                for name, rows in zip(args, self._of_map(op, y, g), strict=True):
+                    if rows is not None and name in self._active:
+                        yield name, self._into(name, rows.name, types[y])
             case Dot(x, z):
                 for name, other in ((x, z), (z, x)):
                     if name in self._active:
@@ -202,6 +197,12 @@ class _Tape(Builder):
                 yield from self._of_einsum(op, y, g)
             case Count():
                 pass
+
+    def _of_map(self, op: Map, y: str, g: str) -> tuple[Rows | None, ...]:
+        rows = [self._rows(name) for name in op.args]
+        if len(rows) == 1:
+            return (UNARY[op.fn](self._rows(g), rows[0], self._rows(y), op.const or 0.0),)
+        return BINARY[op.fn](self._rows(g), rows[0], rows[1], self._rows(y))
 
     def _of_linear(self, x: str, w: str, g: str) -> Iterator[Partial]:
         kind, weight = self.types[x], self.types[w]
@@ -272,7 +273,8 @@ class _Tape(Builder):
         best = self._rows(self._taken(y, kind, op.end))
         beaten = (best - x if op.fn == "max" else x - best).positive()
         ties = self._rows(self._reduced(beaten.without().name, op.space, op.end))
-        share = self._rows(g) / ties
+        # As in torch's `scatter_reduce`, the 0 that is there without rows has a share in ties.
+        share = self._rows(g) / (ties + self._rows(y)("abs").positive().without())
         return (beaten.without() * self._rows(self._taken(share.name, kind, op.end))).name
 
     def _of_fold(self, op: Fold, y: str, g: str) -> str:

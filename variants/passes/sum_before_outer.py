@@ -101,7 +101,10 @@ def _by_heads(
     assert isinstance(flat, Reshape)
     rows, space, end = to
     chain = multiply_chain(builder.ops, builder.types, flat.x)
-    (heads, width), kind = builder.types[rows].shape, builder.types[other]
+    shape, kind = builder.types[rows].shape, builder.types[other]
+    if len(shape) != 2:
+        return None
+    heads, width = shape
     if place == 0 or product.fn != "outer" or len(kind.shape) != 1:
         return None
     factor = multiply(builder, chain.factors[0], chain.factors[1:])

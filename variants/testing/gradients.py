@@ -46,15 +46,9 @@ def autograd_gradients(
     leaves = {name: values[name].clone().requires_grad_() for name in wanted}
     results = interpret_results(program, {**values, **leaves}, graph, groups)
     named = dict(zip(program.results, results, strict=True))
-    reached = {name: rows for name, rows in named.items() if rows.requires_grad}
-    if not reached:
-        return tuple(torch.zeros_like(values[name]) for name in wanted)
-    return torch.autograd.grad(
-        list(reached.values()),
-        list(leaves.values()),
-        [grads[gradient_name(name)] for name in reached],
-        materialize_grads=True,
-    )
+    terms = [(rows * grads[gradient_name(name)]).sum() for name, rows in named.items()]
+    total = torch.stack(terms).sum() + sum(leaf.sum() for leaf in leaves.values()) * 0
+    return torch.autograd.grad(total, list(leaves.values())) if leaves else ()
 
 
 def staged_gradients(
