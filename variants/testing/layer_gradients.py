@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+Arguments = Sequence[Any] | dict[str, Any]
 GRADIENT_TOLERANCE = 1e-5
 _LEAST = 1e-2
 """Of the largest gradient: what is smaller is compared with that."""
@@ -31,30 +32,34 @@ def gradient_error(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float
     return max((error / scale for error, scale in zip(errors, scales, strict=True)), default=0.0)
 
 
-def gradients_of(module: nn.Module, args: Sequence[Any], seed: int = 0) -> list[Tensor]:
+def gradients_of(module: nn.Module, args: Arguments, seed: int = 0) -> list[Tensor]:
     """Gradients by a call's floats, then by all parameters, of a random multiple of its results.
 
     Zeros of what results do not depend on.
 
     Args:
         module: What is called.
-        args: Of the call: tensors, dictionaries of them, and graphs.
+        args: Of the call, by place or by name: tensors, dictionaries of them, and graphs.
         seed: Of the multiple.
     """
     with torch.enable_grad():
         leaves: list[Tensor] = []
-        results = [*_tensors(module(*(_leaf(each, leaves) for each in args)))]
+        if isinstance(args, dict):
+            found = module(**_leaf(args, leaves))
+        else:
+            found = module(*(_leaf(each, leaves) for each in args))
+        results = [*_tensors(found)]
         draw = torch.Generator().manual_seed(seed)
         upstream = [torch.randn(each.shape, generator=draw).to(each) for each in results]
         wanted = [*leaves, *(each for each in module.parameters() if each.requires_grad)]
-        found = torch.autograd.grad(results, wanted, upstream, allow_unused=True)
-    pairs = zip(found, wanted, strict=True)
+        gradients = torch.autograd.grad(results, wanted, upstream, allow_unused=True)
+    pairs = zip(gradients, wanted, strict=True)
     return [torch.zeros_like(leaf) if each is None else each for each, leaf in pairs]
 
 
-def exact_gradients_of(module: nn.Module, args: Sequence[Any], seed: int = 0) -> list[Tensor]:
+def exact_gradients_of(module: nn.Module, args: Arguments, seed: int = 0) -> list[Tensor]:
     """The same of a module in float64, by torch."""
-    return gradients_of(copy.deepcopy(module).double(), [_double(each) for each in args], seed)
+    return gradients_of(copy.deepcopy(module).double(), _double(args), seed)
 
 
 def _leaf(value: Any, leaves: list[Tensor]) -> Any:
@@ -69,6 +74,8 @@ def _leaf(value: Any, leaves: list[Tensor]) -> Any:
 def _double(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _double(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_double(each) for each in value]
     is_float = isinstance(value, Tensor) and value.is_floating_point()
     return value.double() if is_float else value
 
