@@ -115,11 +115,12 @@ def _reduced(
     if not is_neutral or (fn in ("max", "min") and include_self):
         raise NotTraceable("rows are scattered into a tensor that is not new: add it afterwards")
     dim = dim % into.dim()
+    counts = [*at.recorder.node_counts.values()] or [at.recorder.counts[Space.NODE]]
+    if all(into.shape[dim] != nodes for nodes in counts):
+        found = " or ".join(map(str, counts))
+        raise NotTraceable(f"edges are scattered to {into.shape[dim]} rows, not to {found} nodes")
     end, group = at.recorder.end_of(index)
-    nodes = at.recorder.scattered_to(group, end, into, dim)
-    if into.shape[dim] != nodes:
-        raise NotTraceable(f"edges are scattered to {into.shape[dim]} rows, not to {nodes} nodes")
-    at.tape.check_extent(into, dim, nodes)
+    at.tape.check_extent(into, dim, at.recorder.scattered_to(group, end, into, dim))
     shape = (*into.shape[:dim], len(index), *into.shape[dim + 1 :])
     found = _edge_rows(at, src, shape)
     if found.axis != dim:
