@@ -74,11 +74,11 @@ class LoopTerms(LoopParams):
         self._old = {let.name: let.op for let in lets}
 
     def _sets_of(self, name: str) -> frozenset[str]:
-        """The sets of edges that a value is computed of, as far as those that it adds up."""
+        """The sets of edges that a value depends on; of types' rows, those that it adds up last."""
         if name not in self._known_sets:
             type_, op = self._old_types[name], self._old.get(name)
             found = {type_.group} if type_.space is Space.EDGE else set[str]()
-            if op is not None and not found:
+            if op is not None and not (found and self._recorder.node_counts):
                 found.update(*(self._sets_of(operand) for operand in operands(op)))
             self._known_sets[name] = frozenset(found)
         return self._known_sets[name]
