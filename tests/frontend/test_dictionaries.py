@@ -135,6 +135,20 @@ def test_models_of_dictionaries_run_as_one_program(name, monkeypatch):
     assert_equal(fast(*same), model(*same))
 
 
+@torch.no_grad()
+def test_metapaths_of_one_type_are_apart():
+    """PyG's example of HAN: other types have features, but no edges."""
+    x, edges = data()
+    paths = {("paper", str(i), "paper"): edges["paper", "cites", "paper"][:, i:] for i in range(2)}
+    model = randomized(pyg.HANConv(WIDTH, WIDTH, (NTYPES, list(paths))))
+    fast = hetune.compile(model, backend="torch")
+    for _ in range(2):
+        found, expected = fast(x, paths), model(x, paths)
+        torch.testing.assert_close(found["paper"], expected["paper"], rtol=1e-5, atol=1e-5)
+        assert found["author"] is expected["author"] is None
+    assert fast.status().variant is not None, fast.status()
+
+
 class Mixed(nn.Module):
     """First layers have nodes of several widths, and last ones are of several classes."""
 

@@ -13,6 +13,7 @@ from hetune.clients import Client
 from hetune.errors import InputError
 from hetune.service.core.models.describe_traced import describe_traced
 from hetune.service.server.app import application
+from hetune.variants.graph.convert import from_edge_index_dict
 
 from ._serving import make_service, serving
 
@@ -217,12 +218,12 @@ def test_a_model_of_dictionaries_is_served_on_graphs_with_its_types(client):
     client.put_model("typed", model, example=(x, edges))
     with torch.no_grad():
         expected = model(x, edges)
-    given = hetune.from_edge_index_dict(edges, x_dict=x)
+    given = from_edge_index_dict(edges, x_dict=x)
     answer = client.infer("typed", given, x)
     assert list(answer.out) == list(expected)
     for name, rows in expected.items():
         torch.testing.assert_close(answer.out[name], rows, rtol=1e-5, atol=1e-5)
-    other = hetune.from_edge_index_dict({("a", "to", "b"): edges[kinds[0]]}, x_dict=x)
+    other = from_edge_index_dict({("a", "to", "b"): edges[kinds[0]]}, x_dict=x)
     with pytest.raises(InputError, match="give the graph with the names"):
         client.infer("typed", other, x)
     wide = {"a": x["a"], "b": torch.ones(7, 5)}

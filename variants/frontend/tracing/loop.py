@@ -47,7 +47,8 @@ class Loop(LoopTerms):
         leads to them.
         """
         sets = [self._sets_of(name) for name in results]
-        if all(len(own) == 1 for own in sets) and len({*sets}) == len(sets) > len(self.node_types):
+        kinds = {self._old_types[name].group for name in results}
+        if all(len(own) == 1 for own in sets) and len({*sets}) == len(sets) > len(kinds):
             met = Counter[str]()
             for group, (src, dst) in self.ends.items():
                 copy = f"{dst}{COPY}{met[dst]}" if met[dst] else dst
