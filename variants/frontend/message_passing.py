@@ -37,7 +37,12 @@ from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
 from hetune.variants.frontend.tracing.recording import Recordings
-from hetune.variants.frontend.tracing.validate import parameters_of, validated, weights_of
+from hetune.variants.frontend.tracing.validate import (
+    gradient_refusal,
+    live_parameters_of,
+    validated,
+    weights_of,
+)
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.tensor_identity import identity
 from hetune.variants.program.limitation import limitation
@@ -181,6 +186,7 @@ class _Reader:
         self._modes: dict[tuple[bool, ...], Unsupported | Recordings] = {
             _mode(self._parts): Recordings(traced.recording)
         }
+        self._gradient_refusals: dict[tuple[bool, ...], str | None] = {}
         self.adapter = Adapter(
             own,
             traced.program,
@@ -194,7 +200,7 @@ class _Reader:
     def _weights(self) -> dict[str, Tensor]:
         exact = {
             name: tensor.double() if tensor.is_floating_point() else tensor
-            for name, tensor in parameters_of(self._module).items()
+            for name, tensor in live_parameters_of(self._module).items()
         }
         return {name: w.float() for name, w in weights_of(self.traced, exact).items()}
 
@@ -227,6 +233,12 @@ class _Reader:
             reason = f"training={self._module.training} makes it another program"
             return Unsupported(reason, kind=(self._key, mode))
         return Recordings(now.recording)
+
+    def gradient_refusal(self, arguments: CallArguments, mode: tuple[bool, ...]) -> str | None:
+        """Why the program's gradients are not the layer's in a mode, or None; computed once."""
+        if mode not in self._gradient_refusals:
+            self._gradient_refusals[mode] = gradient_refusal(self._module, arguments)
+        return self._gradient_refusals[mode]
 
     def _graph_refusal(self, module: object, graph: HeteroGraph) -> str | None:
         return refusal_of(graph, self)
@@ -334,9 +346,14 @@ class _TracedCall(Call):
         read = {part for parts in traced.joined.values() for part in parts}
         features = [name for name in traced.rows if name in read or name in given]
         found = {**{name: self._rows(name) for name in features}, **found}
-        with torch.no_grad():
-            parameters, of_graph = parameters_of(self._module), self._of_graph(graph).others
-            return traced.result(found, parameters, given, of_graph, graph.num_targets)
+        parameters, of_graph = live_parameters_of(self._module), self._of_graph(graph).others
+        return traced.result(found, parameters, given, of_graph, graph.num_targets)
+
+    def gradient_refusal(self) -> str | None:
+        """What is computed once for a graph has none, nor what the layer detaches."""
+        if any(tensor.requires_grad for tensor in self._arguments.graph_tensors):
+            return "what is computed once for a graph has none"
+        return self._reader.gradient_refusal(self._arguments, self._mode)
 
     @property
     def takes_out(self) -> bool:
