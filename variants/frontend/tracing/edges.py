@@ -117,8 +117,8 @@ def _reduced(
     dim = dim % into.dim()
     counts = [*at.recorder.node_counts.values()] or [at.recorder.counts[Space.NODE]]
     if all(into.shape[dim] != nodes for nodes in counts):
-        found = " or ".join(map(str, counts))
-        raise NotTraceable(f"edges are scattered to {into.shape[dim]} rows, not to {found} nodes")
+        known = " or ".join(map(str, counts))
+        raise NotTraceable(f"edges are scattered to {into.shape[dim]} rows, not to {known} nodes")
     end, group = at.recorder.end_of(index)
     at.tape.check_extent(into, dim, at.recorder.scattered_to(group, end, into, dim))
     shape = (*into.shape[:dim], len(index), *into.shape[dim + 1 :])
