@@ -50,9 +50,9 @@ def products(monkeypatch):
     found: list[int] = []
     times = sparse_features._Entries.times
 
-    def counted(self, weight, overflow):
+    def counted(self, weight, *others):
         found.append(weight.shape[1])
-        return times(self, weight, overflow)
+        return times(self, weight, *others)
 
     monkeypatch.setattr(sparse_features._Entries, "times", counted)
     return found
@@ -112,9 +112,9 @@ def test_entries_go_with_their_tensor(x, edge_index, products, monkeypatch):
     made_entries = []
     counted = sparse_features._Entries.times
 
-    def noted(self, weight, overflow):
+    def noted(self, weight, *others):
         made_entries.append(weakref.ref(self))
-        return counted(self, weight, overflow)
+        return counted(self, weight, *others)
 
     monkeypatch.setattr(sparse_features._Entries, "times", noted)
     compiled = hetune.compile(randomized(LAYERS["gcn"]()).eval())
