@@ -69,6 +69,19 @@ def test_results_are_those_of_the_layer(name, x, edge_index, products):
     assert set(products) == {COLUMNS}
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo])
+def test_sparse_tensors_are_rows_too(layout, x, edge_index, products):
+    layer = randomized(LAYERS["gcn"]()).eval()
+    compiled = hetune.compile(layer)
+    rows = x.to_sparse(layout=layout)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(rows, edge_index), layer(x, edge_index))
+    assert len(products) == 1
+    (rows._values() if layout is torch.sparse_coo else rows.values()).mul_(2)
+    torch.testing.assert_close(compiled(rows, edge_index), layer(2 * x, edge_index))
+
+
 def test_what_was_written_to_is_read_again(x, edge_index, products):
     layer = randomized(LAYERS["gcn"]()).eval()
     compiled = hetune.compile(layer)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 
 import torch
@@ -143,12 +143,12 @@ class _Known:
     entries: _Entries | None = None
 
 
-_KNOWN: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+_KNOWN: MutableMapping[Tensor, _Known] = WeakTensorKeyDictionary()
 _LOCK = threading.RLock()
 
 
 def _entries_of(rows: Tensor) -> _Entries | None:
-    known: _Known | None = _KNOWN.get(rows)
+    known = _KNOWN.get(rows)
     if known is None or not known.seen.is_now(rows):
         _KNOWN[rows] = _Known(SeenTensor(rows))
         return None
