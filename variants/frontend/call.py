@@ -73,6 +73,10 @@ class Call(ABC):
             results: The program's, float32 [rows, *row shape]; edges in the order of ``graph.src``.
         """
 
+    def gradient_refusal(self) -> str | None:
+        """Why gradients of the program are not the call's, or None. Asked where some are needed."""
+        return None
+
     @property
     def takes_out(self) -> bool:
         """Whether the program has one result, whose rows are what the call returns."""

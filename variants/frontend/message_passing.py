@@ -35,7 +35,12 @@ from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
 from hetune.variants.frontend.tracing.recording import Recordings
-from hetune.variants.frontend.tracing.validate import parameters_of, validated, weights_of
+from hetune.variants.frontend.tracing.validate import (
+    gradient_refusal,
+    live_parameters_of,
+    validated,
+    weights_of,
+)
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.tensor_identity import identity
 from hetune.variants.program.limitation import limitation
@@ -178,6 +183,7 @@ class _Reader:
         self._modes: dict[tuple[bool, ...], Unsupported | Recordings] = {
             _mode(self._parts): Recordings(traced.recording)
         }
+        self._gradient_refusals: dict[tuple[bool, ...], str | None] = {}
         self.adapter = Adapter(
             own,
             traced.program,
@@ -191,7 +197,7 @@ class _Reader:
     def _weights(self) -> dict[str, Tensor]:
         exact = {
             name: tensor.double() if tensor.is_floating_point() else tensor
-            for name, tensor in parameters_of(self._module).items()
+            for name, tensor in live_parameters_of(self._module).items()
         }
         return {name: w.float() for name, w in weights_of(self.traced, exact).items()}
 
@@ -224,6 +230,12 @@ class _Reader:
             reason = f"training={self._module.training} makes it another program"
             return Unsupported(reason, kind=(self._key, mode))
         return Recordings(now.recording)
+
+    def gradient_refusal(self, arguments: CallArguments, mode: tuple[bool, ...]) -> str | None:
+        """Why the program's gradients are not the layer's in a mode, or None; computed once."""
+        if mode not in self._gradient_refusals:
+            self._gradient_refusals[mode] = gradient_refusal(self._module, arguments)
+        return self._gradient_refusals[mode]
 
     def _graph_refusal(self, module: object, graph: HeteroGraph) -> str | None:
         return refusal_of(graph, self)
@@ -327,9 +339,14 @@ class _TracedCall(Call):
             return traced.result(found, {}, given, (), graph.num_targets)
         features = (*arguments.features, *arguments.sources, *arguments.edge_features)
         found = {**{name: given[name] for name in features}, **found}
-        with torch.no_grad():
-            parameters, of_graph = parameters_of(self._module), self._of_graph(graph).others
-            return traced.result(found, parameters, given, of_graph, graph.num_targets)
+        parameters, of_graph = live_parameters_of(self._module), self._of_graph(graph).others
+        return traced.result(found, parameters, given, of_graph, graph.num_targets)
+
+    def gradient_refusal(self) -> str | None:
+        """What is computed once for a graph has none, nor what the layer detaches."""
+        if any(tensor.requires_grad for tensor in self._arguments.graph_tensors):
+            return "what is computed once for a graph has none"
+        return self._reader.gradient_refusal(self._arguments, self._mode)
 
     @property
     def takes_out(self) -> bool:
