@@ -15,7 +15,7 @@ from hetune.variants.backends.base import Backend
 from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import InputError, VariantError
 from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported, is_wrapper
-from hetune.variants.frontend.autocast import Autocast, cast
+from hetune.variants.frontend.autocast import Autocast, cast, full_precision
 from hetune.variants.frontend.call import Call
 from hetune.variants.frontend.pyg_lazy import initialize
 from hetune.variants.frontend.type_order import NAME_TYPES, order_of
@@ -39,7 +39,7 @@ from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.layer_sharing import LayerSharing
 from hetune.variants.runtime.layer_status import LastCall, LayerStatus
 from hetune.variants.runtime.layer_use import LayerUse
-from hetune.variants.runtime.modes import full_precision, transform
+from hetune.variants.runtime.modes import transform
 from hetune.variants.runtime.size_choices import SizeChoices
 from hetune.variants.runtime.supported_calls import SupportedCall, supported_call
 from hetune.variants.runtime.thread_watch import HELD_UP
@@ -110,8 +110,7 @@ class CompiledLayer(ModuleWrapper):
         adapter = self._traced(call)
         if isinstance(adapter, Unsupported):
             return adapter
-        compiler = Compiler(self._runs.backend)
-        variants = compiler.schedule(adapter.program, self._policy.precision)
+        variants = Compiler(self._runs.backend).schedule(adapter.program, self._policy.precision)
         self._promoted = {variant.id: variant for variant in variants}
         self._adapter, self._graphs = adapter, self._sharing.graphs(adapter)
         self._graph_calls = graph_calls(adapter, self._run)
@@ -280,7 +279,7 @@ class CompiledLayer(ModuleWrapper):
             VariantError: The call is not supported and would run in the original module.
         """
         layer, _, _, graph = self._prepare_choice(args, kwargs)
-        policy = layer._policy.limited(memory_limit)
+        policy = layer._sizes.policy(layer._policy.limited(memory_limit), layer.use_of(graph))
         choice = policy.choice(tuple(layer._promoted.values()), graph)
         if policy.dynamic and (known := layer._of_size(graph, policy).id) != choice.id:
             choice = replace(choice, id=known, reason="chosen for another graph of this size")
@@ -356,9 +355,10 @@ class CompiledLayer(ModuleWrapper):
     def _variant(
         self, graph: HeteroGraph, variant: str | None, policy: Policy
     ) -> tuple[Chosen, Callable[[float], None] | None]:
-        if variant is None and policy.dynamic:
-            return Chosen(self._of_size(graph, policy), is_final=False), None
         if variant is None:
+            policy = self._sizes.policy(policy, self.use_of(graph), is_call=True)
+            if policy.dynamic:
+                return Chosen(self._of_size(graph, policy), is_final=False), None
             calls = self.use_of(graph).calls(policy.memory_limit)
             variants, at_hand = tuple(self._promoted.values()), self._runs.at_hand
             chosen, tell = calls.next(variants, graph, policy, at_hand)
