@@ -24,7 +24,7 @@ class ParametersVersion:
     def __init__(self, tensors: list[Tensor]) -> None:
         self.devices = tuple(dict.fromkeys(tensor.device for tensor in tensors))
         self._copied = tuple(i for i, tensor in enumerate(tensors) if tensor.is_inference())
-        self._kept = tuple(t.clone() if t.is_inference() else t.detach() for t in tensors)
+        self._kept = tuple(t.detach().clone() if t.is_inference() else t.detach() for t in tensors)
         self._key = _identities(tensors)
         self._samples = tuple(sample_of(t) for t in self._kept if t.device.type == "cpu")
         self._elements = self._read()

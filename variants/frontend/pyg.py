@@ -100,7 +100,7 @@ def _adapt_rgcn(module: Any) -> Adapter | Unsupported:
         is_reversed=module.flow == "target_to_source",
         module_run=_rgcn_run(module, widths),
         graph_refusal=_mean_of_all_edges if _may_average_all_edges(module, aggr) else None,
-        takes_ids=not blocks,
+        takes_ids=type(module).__name__ == "RGCNConv" and not blocks,
     )
 
 

@@ -68,6 +68,7 @@ class CompiledLayer(ModuleWrapper):
         policy: Policy,
         vocabulary: Vocabulary | None = None,
         sharing: LayerSharing | None = None,
+        call: Arguments | None = None,
     ) -> None:
         super().__init__()
         self.vocabulary = vocabulary
@@ -83,7 +84,7 @@ class CompiledLayer(ModuleWrapper):
         self._kinds = CallKinds[CompiledLayer]()
         self.training = module.training
         self.module = module
-        found = self._adapted()
+        found = self._adapted(call)
         if isinstance(found, Unsupported) and not found.needs_call:
             self._sharing.warn(module, found.reason)
 
@@ -195,7 +196,7 @@ class CompiledLayer(ModuleWrapper):
     ) -> Any:
         prepared, (variant, _, out) = self._prepare_run(args, kwargs), options
         if isinstance(prepared, Unsupported):
-            if (layer := self._of_kind(prepared)) is not None:
+            if (layer := self._of_kind(prepared, (args, kwargs))) is not None:
                 return layer._run_once(kwargs, options, original, args)
             return self._fall_back(original, prepared, args, kwargs, options)
         try:
@@ -211,9 +212,9 @@ class CompiledLayer(ModuleWrapper):
         wanted = call.result(graph, (out.flatten().view(-1, adapter.result_width),))
         return fallback.copied_to(wanted, rows)
 
-    def _of_kind(self, why: Unsupported) -> CompiledLayer | None:
+    def _of_kind(self, why: Unsupported, call: Arguments) -> CompiledLayer | None:
         """The layer for a call that this one's program is not for."""
-        layer = self._kinds.layer(why.kind, partial(self._around, self.module))
+        layer = self._kinds.layer(why.kind, partial(self._around, self.module, call))
         if layer is not None:
             layer._last = self._last
         return layer
@@ -332,7 +333,7 @@ class CompiledLayer(ModuleWrapper):
     ) -> tuple[CompiledLayer, Adapter, Call, HeteroGraph]:
         prepared = self._prepare(args, kwargs)
         if isinstance(prepared, Unsupported):
-            if (layer := self._of_kind(prepared)) is not None:
+            if (layer := self._of_kind(prepared, (args, kwargs))) is not None:
                 return layer._prepare_choice(args, kwargs)
             raise VariantError(f"this call runs in the original module: {prepared.reason}")
         return self, *prepared
@@ -349,8 +350,8 @@ class CompiledLayer(ModuleWrapper):
     def _prepare(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], is_run: bool = False
     ) -> SupportedCall | Unsupported:
-        adapter, backend = self._adapted((args, kwargs)), self._runs.backend
-        return supported_call(self.module, adapter, backend, self._graphs, args, kwargs, is_run)
+        known = self._adapted((args, kwargs)), self._runs.backend, self._graphs
+        return supported_call(self.module, *known, args, kwargs, is_run)
 
     def _variant(
         self, graph: HeteroGraph, variant: str | None, policy: Policy
@@ -391,9 +392,9 @@ class CompiledLayer(ModuleWrapper):
         args, kwargs = fallback.arguments_for(self.module, self._adapter, args, kwargs)
         return run(*args, **kwargs)
 
-    def _around(self, module: nn.Module) -> CompiledLayer:
-        sharing = LayerSharing(self._sharing.warned)
-        return type(self)(module, self._runs.backend, self._policy, self.vocabulary, sharing)
+    def _around(self, module: nn.Module, call: Arguments | None = None) -> CompiledLayer:
+        own = module, self._runs.backend, self._policy, self.vocabulary
+        return type(self)(*own, LayerSharing(self._sharing.warned), call)
 
     def extra_repr(self) -> str:
         """How many variants there are, and of which backend."""

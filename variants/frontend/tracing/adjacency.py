@@ -61,10 +61,11 @@ class AdjacencyLayer(EdgeModule):
         entries = values[name].flip(0)
         matrix = torch.sparse_coo_tensor(entries, values[name + _VALUES], size).coalesce()
         layout = values[name + _LAYOUT].removesuffix(_ONES)
-        if layout != "sparse_coo":
-            matrix = matrix.to_sparse(layout=getattr(torch, layout))
         if symbols_in([*given.values(), *pair]):
             vars(self.module)["fuse"] = False  # messages say the same as products with matrices
+            layout = "sparse_coo"
+        if layout != "sparse_coo":
+            matrix = matrix.to_sparse(layout=getattr(torch, layout))
         return self.module(**{**given, name: matrix})
 
     def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CallArguments:
