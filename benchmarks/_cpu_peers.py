@@ -4,24 +4,23 @@ import argparse
 import gc
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import psutil
-import torch
-from _bound import least_seconds, limits
+from _cells import Cell
 from _graphs import MissingGraphError
 from _machine import commit, fingerprint, set_threads
 from _measure import as_json, rounds_within
-from _memory import Cell, Probe, describe, probe
+from _memory import Probe, describe, probe
 from _peers._torch_ops import WORKSPACE
 from _peers.problem import Candidate, Problem
-from _reference import TOLERANCE, reference, relative_error
-from _registry import candidates, missing
+from _reference import TOLERANCE
+from _registry import missing
 from _results import Results, held_cells, print_cells
 from rich.console import Console
 from rich.progress import track
-from torch import Tensor
 
 from hetune.profiling.measure.rounds import interleave
 from hetune.variants.exhaustion import is_out_of_memory
@@ -32,7 +31,7 @@ class CellRunner:
 
     def __init__(self, cell: Cell, options: argparse.Namespace) -> None:
         self._cell, self._options = cell, options
-        self._references: dict[str, tuple[Tensor, str]] = {}
+        self._references: dict[str, tuple[Any, str]] = {}
         self._entries: dict[str, dict[str, Any]] = {}
         self._runs: dict[str, Any] = {}
         self._seconds: dict[str, float] = {}
@@ -42,7 +41,7 @@ class CellRunner:
         """The cell's record for the results file."""
         problem = self._cell.problem()
         graph, threads = problem.graph, self._options.threads
-        with torch.inference_mode():
+        with self._cell.mode():
             for candidate in chosen:
                 entry = {"name": candidate.name, "model": candidate.model, "status": "ok"}
                 self._entries[candidate.name] = entry
@@ -50,14 +49,11 @@ class CellRunner:
             self._time()
         return {
             "key": self._cell.key,
-            "layer": self._cell.layer,
-            "graph": self._cell.graph,
-            "width": self._cell.width,
-            "heads": self._cell.heads,
+            **asdict(self._cell),
             "nodes": graph.num_nodes,
             "edges": graph.num_edges,
             "etypes": graph.num_etypes,
-            "roofline_ms": round(1e3 * least_seconds(problem, limits(threads), threads), 4),
+            "roofline_ms": round(1e3 * self._cell.least_seconds(problem, threads), 4),
             "references": {model: author for model, (_, author) in self._references.items()},
             "candidates": list(self._entries.values()),
         }
@@ -88,19 +84,18 @@ class CellRunner:
         self, candidate: Candidate, problem: Problem, entry: dict[str, Any], seconds: float
     ) -> None:
         if candidate.model not in self._references:
-            self._references[candidate.model] = reference(problem, candidate.model)
+            self._references[candidate.model] = self._cell.reference(problem, candidate.model)
             WORKSPACE.clear()
             gc.collect()
         want, _ = self._references[candidate.model]
         # PyG's module and inputs are there for all; making them is nobody's preprocessing.
-        for inputs in ("conv", "x", "edge_index", "edge_type"):
-            getattr(problem, inputs)
+        problem.make_inputs()
         start = time.perf_counter()
         run = candidate.build(problem)
-        output = problem.flatten(run())
+        output = run()
         first = time.perf_counter() - start
-        error = relative_error(output, want, problem.compared_rows)
-        entry["relative_error"] = error
+        error = self._cell.error(problem, output, want)
+        entry.update(relative_error=error, **self._cell.facts(run))
         if not error <= TOLERANCE:
             entry.update(status="wrong", detail=f"relative error {error:.1e} > {TOLERANCE:.0e}")
             return
@@ -129,30 +124,22 @@ def _probe_record(found: Probe) -> dict[str, Any]:
     return {"peak_bytes": found.peak_bytes, "total_bytes": found.total_bytes}
 
 
-def run(options: argparse.Namespace) -> int:
-    """Measure what is missing in the results file; print the tables."""
+def run(options: argparse.Namespace, cells: Iterable[Cell]) -> list[dict[str, Any]]:
+    """Measures what is missing in the results file, and prints all that it holds."""
     console = Console()
     if options.table:
-        print_cells(held_cells(options.out), console)
-        return 0
+        held = held_cells(options.out)
+        print_cells(held, console)
+        return held
     set_threads(options.threads)
     warnings.filterwarnings("ignore", category=UserWarning)  # the peers' own
     results = Results.open(options.out, fingerprint(options.threads), commit(), options.fresh)
-    for cell in track(_cells(options), console=console, transient=True, description="cells"):
-        chosen = candidates(cell.layer, compiled=options.compile, only=options.only)
+    for cell in track(list(cells), console=console, transient=True, description="cells"):
+        chosen = cell.candidates(compiled=options.compile, only=options.only)
         if not results.has(cell.key, [candidate.name for candidate in chosen]):
             try:
                 results.put(CellRunner(cell, options).measure(chosen))
             except MissingGraphError as error:
                 console.print(f"[yellow]skipped {cell.key}: {error}")
     print_cells(results.cells, console)
-    return 0
-
-
-def _cells(options: argparse.Namespace) -> list[Cell]:
-    return [
-        Cell(layer, graph, width, 1 if layer == "rgcn" else options.heads)
-        for layer in options.layers
-        for width in options.widths
-        for graph in options.graphs
-    ]
+    return results.cells

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from _peers._torch_ops import csr_tensor
 from _peers.dgl import dgl_graph
 from torch import Tensor, nn
 from torch.nn import functional
@@ -82,8 +83,7 @@ class Cell:
 
     def matrix(self, values: Tensor) -> Tensor:
         """Of the edges, destinations by sources, in CSR."""
-        size = self.num_nodes, self.num_nodes
-        return torch.sparse_csr_tensor(self.indptr, self.edges[0], values, size)
+        return csr_tensor(self.indptr, self.edges[0], values, self.num_nodes)
 
     @cached_property
     def normalized(self) -> Tensor:
@@ -112,11 +112,12 @@ def pyg_compiled(cell: Cell) -> Run:
     return lambda: conv(cell.x, cell.edge_index)  # type: ignore[no-any-return]
 
 
-def dgl(cell: Cell) -> Run:
+def dgl_layer(cell: Cell, conv: Any) -> tuple[Any, Callable[[Tensor], Tensor]]:
+    """DGL's layer with the weights of PyG's, and its call with x."""
     graph = dgl_graph(*cell.edges, cell.num_nodes)
     from dgl.nn import pytorch as layers
 
-    conv, x, d_in, d_out = cell.conv, cell.x, cell.d_in, cell.d_out
+    d_in, d_out = cell.d_in, cell.d_out
     hops = HOPS.get(cell.layer, 0)
     given: dict[str, Tensor | None]
     match cell.layer:
@@ -148,8 +149,13 @@ def dgl(cell: Cell) -> Run:
             given |= {"fc_dst.weight": conv.lin_r.weight, "fc_dst.bias": conv.lin_r.bias}
             given |= {"attn": conv.att}
     made.load_state_dict({**made.state_dict(), **given})
-    made = made.eval().requires_grad_(False)
-    return lambda: made(graph, x).view(cell.num_nodes, -1)  # type: ignore[no-any-return]
+    return made, lambda x: made(graph, x).view(cell.num_nodes, -1)
+
+
+def dgl(cell: Cell) -> Run:
+    made, call = dgl_layer(cell, cell.conv)
+    made.eval().requires_grad_(False)
+    return lambda: call(cell.x)
 
 
 def expert(cell: Cell) -> Run:

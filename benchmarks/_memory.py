@@ -9,40 +9,16 @@ import gc
 import multiprocessing
 import resource
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
-import torch
-from _peers.problem import Layer, Problem
+from _cells import Cell
+from _peers._torch_ops import WORKSPACE
 
 from hetune.variants.exhaustion import is_out_of_memory
 
 _STARTING = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """Where to measure: enough to build the same `Problem` in any process."""
-
-    layer: Layer
-    graph: str
-    width: int
-    heads: int
-
-    @property
-    def key(self) -> str:
-        """Readable and unique."""
-        return f"{self.layer}/{self.graph}/{self.width}x{self.heads}"
-
-    def problem(self) -> Problem:
-        """The layer, its weights and its input."""
-        from _graphs import load_graph
-
-        graph = load_graph(self.graph, canonical=self.layer == "hgt")
-        return Problem(self.layer, graph, self.width, self.heads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +81,14 @@ def _child(sender: Connection, cell: Cell, name: str, threads: int, limit_bytes:
 
 
 def _run(cell: Cell, name: str, limit_bytes: int) -> Probe:
-    from _registry import find
-
-    candidate = find(cell.layer, name)
-    _warm_up(cell, candidate.build)
-    problem = cell.problem()
-    for inputs in ("conv", "x", "edge_index", "edge_type"):
-        getattr(problem, inputs)
-    if cell.layer == "hgt":
-        assert problem.x_dict is not None
-        assert problem.edge_index_dict is not None
+    candidate = cell.find(name)
+    tiny, problem = cell.tiny(), cell.problem()
+    with cell.mode():
+        candidate.build(tiny)()  # libraries and lazy imports take their memory
+    WORKSPACE.clear()
+    problem.make_inputs()
     resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
-    with torch.inference_mode():
+    with cell.mode():
         before_build = _settle()
         run = candidate.build(problem)
         before = _settle()
@@ -128,19 +100,6 @@ def _run(cell: Cell, name: str, limit_bytes: int) -> Probe:
         seconds = time.perf_counter() - start
     high = _status("VmHWM")
     return Probe("ok", "", seconds, max(high - before, 0), max(high - before_build, 0))
-
-
-def _warm_up(cell: Cell, build: Callable[[Problem], Callable[[], Any]]) -> None:
-    """Let libraries and lazy imports take their memory before the level is read."""
-    from _peers._torch_ops import WORKSPACE
-
-    from hetune.variants.graph.hetero import HeteroGraph
-
-    ids = torch.arange(8)
-    tiny = HeteroGraph(ids, ids.flip(0), ids // 4)
-    with torch.inference_mode():
-        build(Problem(cell.layer, tiny, cell.width, cell.heads))()
-    WORKSPACE.clear()
 
 
 def _settle() -> int:

@@ -21,6 +21,11 @@ def candidates(
     """
     modules = (hetune, torch_expert, dgl, pyg)
     found = [candidate for module in modules for candidate in module.candidates(layer)]
+    return matching(found, compiled=compiled, only=only)
+
+
+def matching(found: Sequence[Candidate], *, compiled: bool, only: Sequence[str]) -> list[Candidate]:
+    """Those of some candidates that are asked for, as of `candidates`."""
     return [
         candidate
         for candidate in found
@@ -28,12 +33,6 @@ def candidates(
         and (not only or any(_matches(candidate, pattern) for pattern in only))
         and (not candidate.by_name or candidate.name in only)
     ]
-
-
-def find(layer: Layer, name: str) -> Candidate:
-    """The candidate of that name."""
-    [found] = candidates(layer, compiled=True, only=[name])
-    return found
 
 
 def missing(candidate: Candidate) -> str | None:

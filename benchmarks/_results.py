@@ -10,7 +10,8 @@ from rich.console import Console
 
 SCHEMA = 1
 OWN = "hetune/compile"
-PYG = {"rgcn": "pyg/RGCNConv", "rgat": "pyg/RGATConv", "hgt": "pyg/HGTConv"}
+_CONVS = ("RGCN", "RGAT", "HGT", "GCN", "GAT")
+PYG = {name.lower(): f"pyg/{name}Conv" for name in _CONVS}
 
 
 class Results:

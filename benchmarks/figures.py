@@ -57,8 +57,8 @@ def least() -> str:
 
 
 def choosers() -> str:
-    """How well each chooser chooses: all on Zen 4, the regret on the other machines."""
-    main, *others = (result(f"selection_{m}")["scores"] for m in ("zen4", "zen5", "zen3"))
+    """How well each chooser chooses: all on the Xeon, the regret on the other machines."""
+    main, *others = (result(f"selection_{m}")["scores"] for m in ("xeon", "zen5", "zen3"))
     rows = []
     for chooser, s in sorted(main.items(), key=lambda each: each[1]["regret"]):
         if chooser != "oracle":

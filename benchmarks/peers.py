@@ -16,22 +16,33 @@ from pathlib import Path
 from _graphs import NAMES, names
 from _peers.problem import LAYERS
 
-_RESULTS = Path(__file__).resolve().parent / "results"
+RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what is missing in the results file; print the tables."""
-    options = parser().parse_args(arguments)
+    line = parser()
+    line.add_argument("--out", type=Path, default=RESULTS / "peers.json")
+    options = line.parse_args(arguments)
     if unknown := set(options.layers) - set(LAYERS):
         raise SystemExit(f"no such layer: {', '.join(unknown)}; there are {', '.join(LAYERS)}")
+    from _cells import Cell
     from _cpu_peers import run
 
-    options.graphs = options.graphs or list(NAMES)
-    return run(options)
+    run(
+        options,
+        (
+            Cell(layer, graph, width, 1 if layer == "rgcn" else options.heads)
+            for layer in options.layers
+            for width in options.widths
+            for graph in options.graphs or NAMES
+        ),
+    )
+    return 0
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """The command line, but for where results go."""
     line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     line.add_argument("--layers", type=names, default=list(LAYERS))
     line.add_argument("--graphs", type=names, default=[], help="all if left out")
@@ -48,7 +59,6 @@ def parser() -> argparse.ArgumentParser:
     line.add_argument("--only", type=names, default=[], help='families or names: "pyg,expert/*"')
     line.add_argument("--fresh", action="store_true", help="measure all cells again")
     line.add_argument("--table", action="store_true", help="only print what the file holds")
-    line.add_argument("--out", type=Path, default=_RESULTS / "peers.json")
     return line
 
 

@@ -20,28 +20,28 @@ from _peers.problem import Problem
 _COSTS = {"cpu": (1.2e-9, 10e-9, 5e-6), "cuda": (6e-12, 0.3e-9, 8e-6)}
 
 
-class _Scores:
+class Scores:
     """x[node] @ w[etype] for each entry, dense or per pair, whichever is less work."""
 
     def __init__(self, node: Tensor, etype: Tensor, head: Tensor, problem: Problem) -> None:
         n, r, heads = problem.graph.num_nodes, problem.graph.num_etypes, problem.heads
         keys, pair = (etype * n + node).unique(return_inverse=True)
-        self._pairs = Segments.of(keys, problem.graph)
+        self.pairs = Segments.of(keys, problem.graph)
         dense, each, launch = _COSTS[problem.graph.device.type]
-        per_pair = self._pairs.rows * each + len(self._pairs.etypes) * launch
-        self._dense = n * r * dense < per_pair
-        self._entry = (node * r + etype if self._dense else pair) * heads + head
+        per_pair = self.pairs.rows * each + len(self.pairs.etypes) * launch
+        self.is_dense = n * r * dense < per_pair
+        self.entry = (node * r + etype if self.is_dense else pair) * heads + head
 
     def __call__(self, x: Tensor, w: Tensor, name: str) -> Tensor:
         """Scores [E H] from x [N, d] and w [R, d, H]."""
         r, d, heads = w.shape
-        if self._dense:
+        if self.is_dense:
             table = WORKSPACE.take(name, (x.shape[0], r * heads), x)
             torch.mm(x, w.transpose(0, 1).reshape(d, r * heads), out=table)
         else:
-            table = WORKSPACE.take(name, (self._pairs.rows, heads), x)
-            segment_mm(gather(x, self._pairs.nodes, "rows"), self._pairs, w, table)
-        return table.view(-1).index_select(0, self._entry)
+            table = WORKSPACE.take(name, (self.pairs.rows, heads), x)
+            segment_mm(gather(x, self.pairs.nodes, "rows"), self.pairs, w, table)
+        return table.view(-1).index_select(0, self.entry)
 
 
 def pairs(problem: Problem, *, side: Side, multiply: Multiply = segment_mm) -> Callable[[], Tensor]:
@@ -59,8 +59,8 @@ def pairs(problem: Problem, *, side: Side, multiply: Multiply = segment_mm) -> C
     index = HeadIndex.of(plan, graph.dst, heads)
     src, dst = problem.edge_index[:, index.edge]
     etype = problem.edge_type[index.edge]
-    source_scores = _Scores(src, etype, index.head, problem)
-    target_scores = _Scores(dst, etype, index.head, problem)
+    source_scores = Scores(src, etype, index.head, problem)
+    target_scores = Scores(dst, etype, index.head, problem)
     summed_nodes, sources = src[index.left :].clone(), plan.source.rows
     del src, dst, etype
 

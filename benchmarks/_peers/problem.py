@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from hetune.variants.graph.hetero import HeteroGraph
 
-Layer = Literal["rgcn", "rgat", "hgt"]
+Layer = Literal["rgcn", "rgat", "hgt", "gcn", "gat"]
 LAYERS: tuple[Layer, ...] = ("rgcn", "rgat", "hgt")
 
 
@@ -25,6 +25,8 @@ class Problem:
         heads: Attention heads; 1 for "rgcn".
         dtype: float32 to measure, float64 for the reference.
         seed: Of weights and input: the same in every process.
+        trains: The module is in training mode, and its parameters want gradients.
+        is_featureless: RGCN whose input is which node it is: x is None.
     """
 
     layer: Layer
@@ -33,11 +35,13 @@ class Problem:
     heads: int = 1
     dtype: torch.dtype = torch.float32
     seed: int = 0
+    trains: bool = False
+    is_featureless: bool = False
 
     @cached_property
     def conv(self) -> nn.Module:
-        """PyG's module, in evaluation mode, no parameter left at a trivial value."""
-        from torch_geometric.nn import HGTConv, RGATConv, RGCNConv
+        """PyG's module, no parameter left at a trivial value."""
+        from torch_geometric.nn import GATConv, GCNConv, HGTConv, RGATConv, RGCNConv
 
         graph, d, heads = self.graph, self.width, self.heads
         torch.manual_seed(self.seed)
@@ -46,15 +50,21 @@ class Problem:
         with torch.inference_mode(False), torch.no_grad():
             match self.layer:
                 case "rgcn":
-                    module = RGCNConv(d, d, graph.num_etypes, aggr="mean")
+                    d_in = graph.num_nodes if self.is_featureless else d
+                    module = RGCNConv(d_in, d, graph.num_etypes, aggr="mean")
                 case "rgat":
                     module = RGATConv(d, d // heads, graph.num_etypes, heads=heads)
                 case "hgt":
                     module = HGTConv(d, d, graph.metadata(), heads=heads)
+                case "gcn":
+                    module = GCNConv(d, d)
+                case "gat":
+                    module = GATConv(d, d // heads, heads)
             for name, parameter in module.named_parameters():
                 if name == "bias" or name.startswith(("skip", "p_rel")):
                     parameter.add_(torch.randn_like(parameter) * 0.1)
-            return module.to(self.graph.device, self.dtype).eval().requires_grad_(False)
+            module = module.to(self.graph.device, self.dtype)
+            return module.train(self.trains).requires_grad_(self.trains)
 
     @cached_property
     def x(self) -> Tensor:
@@ -76,9 +86,12 @@ class Problem:
     @cached_property
     def x_dict(self) -> dict[str, Tensor]:
         """Views of `x` by node type."""
-        bounds = self.graph.node_offsets
-        names = self.graph.ntype_names
-        return {name: self.x[bounds[t] : bounds[t + 1]] for t, name in enumerate(names)}
+        return self.by_type(self.x)
+
+    def by_type(self, rows: Tensor) -> dict[str, Tensor]:
+        """Views of rows of all nodes, by node type."""
+        sizes = torch.tensor(self.graph.node_offsets).diff().tolist()
+        return dict(zip(self.graph.ntype_names, rows.split(sizes), strict=True))
 
     @cached_property
     def edge_index_dict(self) -> dict[tuple[str, str, str], Tensor]:
@@ -91,6 +104,20 @@ class Problem:
             triple: part - part.new_tensor([[first[triple[0]]], [first[triple[2]]]])
             for triple, part in zip(graph.canonical_etypes, parts, strict=True)
         }
+
+    @cached_property
+    def upstream(self) -> Tensor:
+        """Gradient of the output [N, width], signed; zero where no output is defined."""
+        generator = torch.Generator().manual_seed(self.seed + 2)
+        rows = torch.randn(self.graph.num_nodes, self.width, generator=generator)
+        return (rows * self.compared_rows.cpu().unsqueeze(1)).to(self.graph.device, self.dtype)
+
+    def make_inputs(self) -> None:
+        """What is there for all candidates: making it is nobody's preprocessing."""
+        for name in ("conv", "x", "edge_index", "edge_type"):
+            getattr(self, name)
+        if self.layer == "hgt":
+            _ = self.x_dict, self.edge_index_dict
 
     @cached_property
     def compared_rows(self) -> Tensor:

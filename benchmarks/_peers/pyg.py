@@ -24,7 +24,8 @@ def _plain(problem: Problem) -> Callable[[], Any]:
 def _fast_module(problem: Problem) -> nn.Module:
     from torch_geometric.nn import FastRGCNConv
 
-    module = FastRGCNConv(problem.width, problem.width, problem.graph.num_etypes, aggr="mean")
+    conv: Any = problem.conv
+    module = FastRGCNConv(conv.in_channels, problem.width, problem.graph.num_etypes, aggr="mean")
     module = module.to(problem.x.device, problem.dtype).eval().requires_grad_(False)
     module.load_state_dict(problem.conv.state_dict())
     return module

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hetune.costmodel.model.cost_model import Contributions
-from hetune.variants.kernel.nodes import Gemm, Kernel, Launch, SegmentSum
+from hetune.variants.kernel.nodes import Gemm, Kernel, Launch, Outer, SegmentSum
 from hetune.variants.runtime.choice import Choice
 from hetune.variants.runtime.cost_estimates import CostEstimates
 from hetune.variants.runtime.table import CandidateTable
@@ -110,6 +110,8 @@ def _words(launch: Launch) -> str:
 
 def _kernel(kernel: Kernel) -> str:
     rows = kernel.rows.space.value + (f"@{kernel.rows.group}" if kernel.rows.group else "")
+    if isinstance(kernel, Outer):
+        return f"outer {rows} {kernel.k}x{kernel.n}"
     if not isinstance(kernel, Gemm):
         return f"traverse {rows}"
     summed = "sum-" if isinstance(kernel.x, SegmentSum) else ""

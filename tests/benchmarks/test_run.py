@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("torch_geometric")
 
+import _cells
 import _memory
 import peers
 from _peers.problem import Candidate
@@ -101,7 +102,7 @@ def test_an_unknown_layer_is_refused(folder):
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory needs /proc")
 @pytest.mark.filterwarnings("ignore")
 def test_too_little_memory_is_recorded_as_such(folder):
-    cell = _memory.Cell("rgcn", "tiny+inv", 512, 1)  # a weight per edge: 800 MiB
+    cell = _cells.Cell("rgcn", "tiny+inv", 512, 1)  # a weight per edge: 800 MiB
     found = _memory.probe(cell, "pyg/FastRGCNConv", threads=1, limit_bytes=1 << 20, timeout=60)
     assert found.status == "out of memory", found.detail
 

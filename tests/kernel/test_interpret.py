@@ -91,6 +91,20 @@ launch
     assert result["y"].flatten().tolist() == [0.5, 0.5 + 2 * (10 + 60), 0.5 + 2 * 80, 0.5]
 
 
+def test_outer_products_add_up_by_type():
+    text = """\
+launch
+  buffer x: node[1]
+  buffer y: node[2]
+  buffer s: edge[]
+  buffer w: etype[1,2]
+  outer w[edge@a] = s * x[src], y[dst] heads=1 k=1 n=2
+"""
+    x, y = [[1.0], [2], [3], [4]], [[0.0, 0], [20, -1], [30, 1], [0, 0]]
+    w = run(text, SMALL, x=x, y=y, s=[1.0, 2, 3, 4], w=[[[9.0, 9]]] * 3)["w"]
+    assert w.tolist() == [[[1 * 20 + 6 * 20, -7]], [[0, 0]], [[8 * 30, 8]]]
+
+
 def test_sum_first_with_a_weight_per_head():
     text = """\
 launch

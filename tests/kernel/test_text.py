@@ -22,6 +22,7 @@ from hetune.variants.kernel.nodes import (
     Init,
     Inner,
     Launch,
+    Outer,
     Read,
     Rows,
     Schedule,
@@ -93,6 +94,14 @@ gemm t[edge@s] = c * leaky_relu(x, const=0.5) @ w heads=1 k=3 n=5
     (
         Gemm("y", Direct("x", "relu"), "w", NODES, 1, 3, 5, only=End.DST, fill=True),
         "gemm y[node] = relu(x) @ w heads=1 k=3 n=5 only=dst fill",
+    ),
+    (
+        Outer("w", Gather("x", End.SRC), SegmentSum("y", End.SRC, "a"), PAIRS, 2, 3, 5),
+        "outer w[dst_pair@s] = x[src], sum(a * y[src]) heads=2 k=3 n=5",
+    ),
+    (
+        Outer("w", None, Direct("y"), NODES, 1, 1, 5, True, "c"),
+        "outer w[node] += c * y heads=1 k=1 n=5",
     ),
     (Traversal(NODES, ()), "traverse node"),
     (

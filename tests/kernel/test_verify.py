@@ -28,6 +28,7 @@ launch
   buffer xs: node[3]
   buffer p: dst_pair@s[4,3]
   buffer t: src_pair@s[4,2]
+  buffer t2: edge[4,2]
   buffer q: dst_pair@s[8]
   buffer y: node[8]
   buffer o: node[4,3]
@@ -70,6 +71,9 @@ GOOD_KERNELS = [
     "gemm q[dst_pair@s] = sum(u * m) @ w heads=4 k=3 n=2",
     "gemm q[dst_pair@s] = sum(x[src]) @ w heads=4 k=3 n=2",
     "gemm y[node] = x @ wn + c heads=4 k=3 n=2",
+    "outer w[edge@s] += a * x[src], t2 heads=4 k=3 n=2",
+    "outer ws[dst_pair@s] = sum(a * xs[src]), q heads=4 k=3 n=2",
+    "outer c[node] = y heads=1 k=1 n=8",
     "gemm y[node] = gelu(x) @ wn + c heads=4 k=3 n=2 only=src fill",
     # What becomes of the rows; the product's is a value, whose name a buffer may have.
     """
@@ -232,6 +236,20 @@ BAD_GEMMS = [
     ("gemm e[edge] = reciprocal(m) @ w heads=4 k=3 n=2", "of padding is no number: use one of abs"),
 ]
 SIZES = " heads=4 k=3 n=2"
+BAD_OUTERS = [
+    ("outer w[node] = x, y heads=4 k=3 n=2", "with node rows it must be ntype or shared"),
+    ("outer w[edge] = x[src], t2 heads=4 k=2 n=2", "heads * k = 8"),
+    ("outer w[edge] = x[src], m heads=4 k=3 n=2", "heads * n = 8"),
+    ("outer v[edge] = x[src], t2 heads=4 k=3 n=2", "heads * k * n = 24"),
+    ("outer w[edge] = a, t2 heads=4 k=1 n=2", "out 'w' has width 24"),
+    ("outer v[edge] = m heads=4 k=3 n=1", "k is 3 without a left operand"),
+    ("outer w[edge] = xs * x[src], t2 heads=4 k=3 n=2", "'xs' is node[3] but the rows are edge"),
+    ("outer ws[node] = relu(x), y heads=4 k=3 n=2", "go through no function"),
+    (
+        "outer v[edge] = m heads=1 k=1 n=12\ntraverse node\n  h: [4,3] = read x\n  store o = h",
+        "give them their own launch",
+    ),
+]
 BAD_TAILS = [
     ("gemm y[node] += x @ wn" + SIZES + "\n  store y = y", "its rows are parts of sums"),
     ("gemm y[edge -> node] += m @ w" + SIZES + "\n  store y = y", "its rows are parts of sums"),
@@ -396,7 +414,7 @@ BAD_LAUNCHES = [
 ]
 
 
-BAD = BAD_GEMMS + BAD_TAILS + BAD_TRAVERSALS + BAD_LAUNCHES
+BAD = BAD_GEMMS + BAD_OUTERS + BAD_TAILS + BAD_TRAVERSALS + BAD_LAUNCHES
 
 
 @pytest.mark.parametrize(("kernels", "message"), BAD)

@@ -6,7 +6,8 @@ import pytest
 
 from hetune.variants.kernel.nodes import Element, Rows
 from hetune.variants.kernel.parse import parse
-from hetune.variants.kernel.passes.work import Work, work
+from hetune.variants.kernel.passes.terms import Work
+from hetune.variants.kernel.passes.work import work
 from hetune.variants.kernel.verify import verify
 from hetune.variants.program.nodes import Space
 from hetune.variants.testing.launches import random_launch
@@ -107,6 +108,21 @@ gemm t[node] = leaky_relu(x, const=0.5) @ w heads=1 k=3 n=5 only=dst fill
             gathered_bytes=4 * 20 * 3,
             gathers=20,
             touched_bytes=4 * (20 * 3 + 20 * 2 + 2 * 24 + 2 * 7 * 8),
+        ),
+    ),
+    (
+        # Outer products of the edges of a group, into 6 types.
+        "x: node[3]; y: node[5]; c: edge[]; w: etype[3,5]",
+        "outer w[edge@s] = c * x[src], y[dst] heads=1 k=3 n=5",
+        Work(
+            matrix_flops=2 * 20 * 15,
+            vector_flops=20 * 3,
+            read_bytes=4 * (8 * 3 + 7 * 5 + 20),
+            write_bytes=4 * 6 * 15,
+            index_bytes=4 * 4 * 20,
+            gathered_bytes=4 * 20 * 3,
+            gathers=20,
+            touched_bytes=4 * (20 * 3 + 20 * 5 + 20 + 6 * 15),
         ),
     ),
     (

@@ -317,17 +317,17 @@ def test_merged_groups_hold_each_edge_type_once():
     [
         (
             "y: dst_pair[] = sum s dst_pair\n  return y",
-            "its result y has dst_pair rows: only rows of nodes or edges are supported",
+            "its result y has dst_pair rows: return those of nodes, edges or types",
         ),
         (
             "y: node[] = sum s node src\n  return y",
             "y is a sum at sources: only those at destinations are supported",
         ),
         (
-            "t: etype[] = sum s etype\n  e: edge[] = take t edge\n  y: node[] = sum e node\n"
+            "t: etype[] = max s etype\n  e: edge[] = take t edge\n  y: node[] = sum e node\n"
             "  return y",
-            "t is a sum into etype rows: only reductions into nodes and destination pairs are "
-            "supported",
+            "t is a max into etype rows: only reductions into nodes and destination pairs, and "
+            "sums of rows into types, are supported",
         ),
     ],
 )

@@ -18,11 +18,15 @@ Runner = Callable[[Mapping[str, Tensor]], bool | None]
 """Runs a launch once over the given buffers: contiguous tensors [rows, ...] by name.
 
 Says whether a number outgrew float32 meanwhile; None: it cannot tell.
-Under `SCRATCH` it finds memory for its scratch buffers, at least a share for each thread.
+Under `SCRATCH` it finds memory for its scratch buffers, at least a share for each thread, and under
+`TERMS` for the terms of sums into types.
 """
 
 SCRATCH = "scratch memory"
 """Name of the scratch memory among the buffers of a run; no program has such a name."""
+
+TERMS = "terms of sums"
+"""Name of the memory that all threads have for sums into types; no program has such a name."""
 
 
 class Place(Protocol):

@@ -10,6 +10,7 @@ from hetune.variants.kernel.nodes import (
     Gemm,
     Kernel,
     Launch,
+    Outer,
     Rows,
     SegmentSum,
     Traversal,
@@ -21,13 +22,7 @@ _NAME_LENGTH = 80
 
 def describe_gemm(gemm: Gemm) -> str:
     """The product, and for which rows."""
-    match gemm.x:
-        case Direct(buffer, fn):
-            x = f"{fn}({buffer})" if fn else buffer
-        case Gather(buffer, end):
-            x = f"{buffer}[{end}]"
-        case SegmentSum(buffer, _, weight):
-            x = f"sum({f'{weight} * ' if weight else ''}{buffer})"
+    x = _operand(gemm.x)
     scale = f"{gemm.scale} * " if gemm.scale else ""
     bias = f" + {gemm.bias}" if gemm.bias else ""
     out = f"{gemm.out}[dst]" if gemm.scatter else gemm.out
@@ -36,6 +31,14 @@ def describe_gemm(gemm: Gemm) -> str:
     if gemm.tail:
         product = f"{describe_written(gemm)} of {product}"
     return f"{product}, {_for_every(gemm.rows)}"
+
+
+def describe_outer(outer: Outer) -> str:
+    """The sum, and of which rows."""
+    scale = f"{outer.scale} * " if outer.scale else ""
+    operands = " outer ".join(_operand(factor.x) for factor in outer.factors)
+    sign = "+=" if outer.accumulate else "="
+    return f"{outer.out} {sign} sum of {scale}{operands}, {_for_every(outer.rows)}"
 
 
 def describe_traversal(traversal: Traversal) -> str:
@@ -47,9 +50,10 @@ def launch_name(launch: Launch, recipe: str, *before: str) -> str:
     """A readable name; a digest of the recipe keeps the names of a layer's kernels apart."""
     parts = [*before]
     for kernel in launch.kernels:
-        if isinstance(kernel, Gemm):
+        if isinstance(kernel, Gemm | Outer):
             heads = f"{kernel.heads}x" if kernel.heads > 1 else ""
-            parts.append(f"gemm-{kernel.rows.space}-{heads}{kernel.k}x{kernel.n}")
+            kind = "gemm" if isinstance(kernel, Gemm) else "outer"
+            parts.append(f"{kind}-{kernel.rows.space}-{heads}{kernel.k}x{kernel.n}")
         else:
             parts.append(f"walk-{kernel.rows.space}")
     digest = hashlib.sha256(recipe.encode()).hexdigest()[:8]
@@ -59,6 +63,16 @@ def launch_name(launch: Launch, recipe: str, *before: str) -> str:
 def describe_written(kernel: Kernel) -> str:
     """The buffers that are written."""
     return ", ".join(sorted(set(writes(kernel))))
+
+
+def _operand(x: Direct | Gather | SegmentSum) -> str:
+    match x:
+        case Direct(buffer, fn):
+            return f"{fn}({buffer})" if fn else buffer
+        case Gather(buffer, end):
+            return f"{buffer}[{end}]"
+        case SegmentSum(buffer, _, weight):
+            return f"sum({f'{weight} * ' if weight else ''}{buffer})"
 
 
 def _for_every(rows: Rows) -> str:

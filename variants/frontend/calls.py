@@ -18,11 +18,10 @@ from hetune.variants.frontend.tracing.arguments import as_plain
 from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph import CanonicalEtype, HeteroGraph, from_edge_index_dict
 from hetune.variants.graph.lazy_tensors import is_lazy
-from hetune.variants.graph.state import GraphSlot
+from hetune.variants.graph.reverse import reversed_graph
 
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
-_REVERSED = GraphSlot[None, HeteroGraph]()
 _NAMES = "int16, int32 or int64"
 
 
@@ -131,7 +130,7 @@ def graph_for(adapter: Adapter, graph: HeteroGraph) -> HeteroGraph:
     order_of(adapter, graph)
     if not adapter.is_reversed:
         return graph
-    return graph.state.of(_REVERSED, None, lambda: _reversed(graph))
+    return reversed_graph(graph)
 
 
 def flat_graph(
@@ -351,7 +350,3 @@ def joined(parts: list[Tensor]) -> Tensor:
         end += part.numel()
     rows = sum(part.shape[0] for part in parts)
     return first.as_strided((rows, first.shape[1]), (first.shape[1], 1))
-
-
-def _reversed(graph: HeteroGraph) -> HeteroGraph:
-    return graph.with_columns(graph.dst, graph.src, graph.etype, canonical_etypes=None)

@@ -50,17 +50,22 @@ def as_int32(values: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(values.astype(np.int32))
 
 
-def cut_by_type(rows: torch.Tensor, counts: np.ndarray) -> RowGroups:
+def most_group_rows(rows: int) -> int:
+    """The most rows of a group: `GROUP_ROWS`, or an eighth of all where that is less."""
+    return min(GROUP_ROWS, max(-(-rows // (EVENLY * _STEP_ROWS)), 1) * _STEP_ROWS)
+
+
+def cut_by_type(rows: torch.Tensor, counts: np.ndarray, most: int | None = None) -> RowGroups:
     """Cut rows that are sorted by type into groups, and bundle those.
 
-    A group has at most `GROUP_ROWS` rows, or an eighth of all where that is less. A long type is
-    cut evenly; blocks start where another so many rows have passed.
+    A long type is cut evenly; blocks start where another so many rows have passed.
 
     Args:
         rows: Row ids, int32 [rows], all of type 0 first.
         counts: Rows of each type, int64 [R].
+        most: The most rows of a group; `most_group_rows` by default.
     """
-    most = min(GROUP_ROWS, max(-(-rows.numel() // (EVENLY * _STEP_ROWS)), 1) * _STEP_ROWS)
+    most = most or most_group_rows(rows.numel())
     return RowGroups(rows, *index_native.cut_by_type(counts, most, _STEP_ROWS))
 
 

@@ -1,77 +1,69 @@
-"""The rules of a `Gemm`."""
+"""The rules of a `Gemm` and of an `Outer`."""
 
 from __future__ import annotations
 
 from hetune.variants.kernel.check import NODE_ENDS, OPERAND_FUNCTIONS, Check
 from hetune.variants.kernel.check_tail import TailCheck
-from hetune.variants.kernel.nodes import Direct, Gather, Gemm, Rows, SegmentSum
+from hetune.variants.kernel.nodes import Direct, Factor, Gather, Gemm, Outer, Rows, SegmentSum
 from hetune.variants.kernel.text import show_type
 from hetune.variants.kernel.walk import reads
 from hetune.variants.program.nodes import End, Space, Type
 
 
-class GemmCheck(Check):
-    """Checks one `Gemm`."""
+class _ProductCheck(Check):
+    """What holds of all products."""
 
-    def __init__(self, place: str, types: dict[str, Type], gemm: Gemm) -> None:
-        super().__init__(place, types)
-        self.gemm = gemm
-
-    def run(self) -> None:
-        """Check it all.
-
-        Raises:
-            KernelError: A rule is broken.
-        """
-        gemm = self.gemm
-        self.rows(gemm.rows)
-        for name, extent in (("heads", gemm.heads), ("k", gemm.k), ("n", gemm.n)):
+    def extents(self, product: Gemm | Outer) -> None:
+        """There is at least one of everything."""
+        self.rows(product.rows)
+        for name, extent in (("heads", product.heads), ("k", product.k), ("n", product.n)):
             if extent < 1:
                 raise self.error(f"{name} is {extent}: it must be at least 1")
-        self._operand()
-        self._weight()
-        if gemm.tail:
-            TailCheck(self.place, self.types, gemm).run()
-        else:
-            self._out()
-        if gemm.scale is not None:
-            shape = self.own_row(gemm.scale, gemm.rows).shape
-            if shape not in ((), (gemm.heads,)):
-                raise self.error(
-                    f"scale {gemm.scale!r} has row shape {shape}: it must be () or "
-                    f"(heads,) = ({gemm.heads},)"
-                )
-        if gemm.bias is not None:
-            self._bias(gemm.bias)
-        if gemm.only is not End.NONE and gemm.rows.space is not Space.NODE:
-            raise self.error(f"only={gemm.only} is for node rows, not {gemm.rows.space}: drop it")
-        if gemm.fill and (gemm.only is End.NONE or gemm.accumulate):
-            raise self.error("fill is for rows that only= leaves out, and not with `+=`: drop it")
-        if not gemm.tail and gemm.out in {name for name, _ in reads(gemm)}:
-            raise self.error(f"{gemm.out!r} is both read and written: write another buffer")
 
-    def _width(self, what: str, name: str, wanted: int, sizes: str) -> None:
+    def scale(self, product: Gemm | Outer) -> None:
+        """Each row has a factor, or each of its heads."""
+        if product.scale is None:
+            return
+        shape = self.own_row(product.scale, product.rows).shape
+        if shape not in ((), (product.heads,)):
+            raise self.error(
+                f"scale {product.scale!r} has row shape {shape}: it must be () or "
+                f"(heads,) = ({product.heads},)"
+            )
+
+    def type_space(self, what: str, name: str, rows: Rows) -> None:
+        """The rows know which row of the types is theirs."""
+        typed, type = Space.NTYPE if rows.space is Space.NODE else Space.ETYPE, self.buffer(name)
+        if type.space not in (typed, Space.SHARED):
+            raise self.error(
+                f"{what} {name!r} is {show_type(type)}: with {rows.space} rows it must be {typed} "
+                "or shared"
+            )
+
+    def width(self, what: str, name: str, wanted: int, sizes: str) -> None:
+        """The buffer is as wide as the product says."""
         width = self.buffer(name).width
         if width != wanted:
             raise self.error(f"{what} {name!r} has width {width}: it must be {sizes} = {wanted}")
 
-    def _operand(self) -> None:
-        gemm = self.gemm
-        match gemm.x:
+    def factor(self, factor: Factor, k: str = "k") -> None:
+        """The operand is there, of heads and their width, which is called ``k``."""
+        space, wanted, sizes = factor.rows.space, factor.heads * factor.k, f"heads * {k}"
+        match factor.x:
             case Direct(buffer, fn, const):
-                self.own_row(buffer, gemm.rows)
-                self._width("operand", buffer, gemm.heads * gemm.k, "heads * k")
+                self.own_row(buffer, factor.rows)
+                self.width("operand", buffer, wanted, sizes)
                 self._operand_function(fn, const)
             case Gather(buffer, end):
                 self._node_operand(buffer)
-                if end is End.NONE or end not in NODE_ENDS[gemm.rows.space]:
+                if end is End.NONE or end not in NODE_ENDS[space]:
                     raise self.error(
-                        f"{gemm.rows.space} rows have no node at {end!s}: gather at "
-                        f"{_ends(gemm.rows.space)}, or read the rows directly"
+                        f"{space} rows have no node at {end!s}: gather at {_ends(space)}, or read "
+                        "the rows directly"
                     )
-                self._width("operand", buffer, gemm.heads * gemm.k, "heads * k")
-            case SegmentSum():
-                self._segment_sum(gemm.x)
+                self.width("operand", buffer, wanted, sizes)
+            case SegmentSum() as x:
+                self._segment_sum(x, factor, sizes)
 
     def _node_operand(self, name: str) -> None:
         type = self.buffer(name)
@@ -89,14 +81,12 @@ class GemmCheck(Check):
                 f"{fn} of padding is no number: use one of {', '.join(sorted(OPERAND_FUNCTIONS))}"
             )
 
-    def _segment_sum(self, x: SegmentSum) -> None:
-        gemm = self.gemm
-        if gemm.rows.space is not Space.DST_PAIR:
-            raise self.error(
-                f"sum(...) needs dst_pair rows, not {gemm.rows.space}: walk dst_pair rows"
-            )
+    def _segment_sum(self, x: SegmentSum, factor: Factor, sizes: str) -> None:
+        rows, wanted = factor.rows, factor.heads * factor.k
+        if rows.space is not Space.DST_PAIR:
+            raise self.error(f"sum(...) needs dst_pair rows, not {rows.space}: walk dst_pair rows")
         if x.end is End.NONE:
-            self.own_row(x.buffer, Rows(Space.EDGE, gemm.rows.group))
+            self.own_row(x.buffer, Rows(Space.EDGE, rows.group))
         elif x.end is End.SRC:
             self._node_operand(x.buffer)
         else:
@@ -104,21 +94,81 @@ class GemmCheck(Check):
                 f"sum(...) reads {x.buffer!r} at dst, where all its edges meet: read it at src"
             )
         if x.weight is None:
-            self._width("operand", x.buffer, gemm.heads * gemm.k, "heads * k")
+            self.width("operand", x.buffer, wanted, sizes)
             return
-        shape = self.own_row(x.weight, Rows(Space.EDGE, gemm.rows.group)).shape
-        if shape not in ((), (gemm.heads,)):
+        shape = self.own_row(x.weight, Rows(Space.EDGE, rows.group)).shape
+        if shape not in ((), (factor.heads,)):
             raise self.error(
                 f"weight {x.weight!r} has row shape {shape}: it must be () or (heads,) = "
-                f"({gemm.heads},)"
+                f"({factor.heads},)"
             )
-        if shape == () or self.buffer(x.buffer).width != gemm.k:
-            self._width("operand", x.buffer, gemm.heads * gemm.k, "heads * k")
+        if shape == () or self.buffer(x.buffer).width != factor.k:
+            self.width("operand", x.buffer, wanted, sizes)
+
+
+class OuterCheck(_ProductCheck):
+    """Checks one `Outer`."""
+
+    def __init__(self, place: str, types: dict[str, Type], outer: Outer) -> None:
+        super().__init__(place, types)
+        self.outer = outer
+
+    def run(self) -> None:
+        """Check it all.
+
+        Raises:
+            KernelError: A rule is broken.
+        """
+        outer = self.outer
+        self.extents(outer)
+        if outer.x is None and outer.k != 1:
+            raise self.error(f"k is {outer.k} without a left operand: it must be 1")
+        for factor, extent in zip(reversed(outer.factors), "nk", strict=False):
+            if isinstance(factor.x, Direct) and factor.x.fn:
+                raise self.error(f"operands of `outer` go through no function: drop {factor.x.fn}")
+            self.factor(factor, extent)
+        self.scale(outer)
+        self.type_space("out", outer.out, outer.rows)
+        self.width("out", outer.out, outer.heads * outer.k * outer.n, "heads * k * n")
+        if outer.out in {name for name, _ in reads(outer)}:
+            raise self.error(f"{outer.out!r} is both read and written: write another buffer")
+
+
+class GemmCheck(_ProductCheck):
+    """Checks one `Gemm`."""
+
+    def __init__(self, place: str, types: dict[str, Type], gemm: Gemm) -> None:
+        super().__init__(place, types)
+        self.gemm = gemm
+
+    def run(self) -> None:
+        """Check it all.
+
+        Raises:
+            KernelError: A rule is broken.
+        """
+        gemm = self.gemm
+        self.extents(gemm)
+        self.factor(gemm.factor)
+        self._weight()
+        if gemm.tail:
+            TailCheck(self.place, self.types, gemm).run()
+        else:
+            self._out()
+        self.scale(gemm)
+        if gemm.bias is not None:
+            self._bias(gemm.bias)
+        if gemm.only is not End.NONE and gemm.rows.space is not Space.NODE:
+            raise self.error(f"only={gemm.only} is for node rows, not {gemm.rows.space}: drop it")
+        if gemm.fill and (gemm.only is End.NONE or gemm.accumulate):
+            raise self.error("fill is for rows that only= leaves out, and not with `+=`: drop it")
+        if not gemm.tail and gemm.out in {name for name, _ in reads(gemm)}:
+            raise self.error(f"{gemm.out!r} is both read and written: write another buffer")
 
     def _weight(self) -> None:
         gemm = self.gemm
         type = self.buffer(gemm.w)
-        self._weight_space("weight", gemm.w, type)
+        self.type_space("weight", gemm.w, gemm.rows)
         shapes: set[tuple[int, ...]] = {(gemm.heads, gemm.k, gemm.n)}
         if gemm.heads == 1 and type.shape[:1] == (gemm.k,) and type.width == gemm.k * gemm.n:
             shapes.add(type.shape)
@@ -126,14 +176,6 @@ class GemmCheck(Check):
             raise self.error(
                 f"weight {gemm.w!r} has row shape {type.shape}: it must be (heads, k, n) = "
                 f"{(gemm.heads, gemm.k, gemm.n)}; with one head (k, *out) will do"
-            )
-
-    def _weight_space(self, what: str, name: str, type: Type) -> None:
-        typed = Space.NTYPE if self.gemm.rows.space is Space.NODE else Space.ETYPE
-        if type.space not in (typed, Space.SHARED):
-            raise self.error(
-                f"{what} {name!r} is {show_type(type)}: with {self.gemm.rows.space} rows it must "
-                f"be {typed} or shared"
             )
 
     def _out(self) -> None:
@@ -148,7 +190,7 @@ class GemmCheck(Check):
             self.own_row(gemm.out, Rows(Space.NODE))
         else:
             self.own_row(gemm.out, gemm.rows)
-        self._width("out", gemm.out, gemm.heads * gemm.n, "heads * n")
+        self.width("out", gemm.out, gemm.heads * gemm.n, "heads * n")
 
     def _bias(self, name: str) -> None:
         gemm = self.gemm
@@ -156,8 +198,8 @@ class GemmCheck(Check):
             raise self.error(
                 "a bias would be added once per row that scatters: add it in a pass over nodes"
             )
-        self._weight_space("bias", name, self.buffer(name))
-        self._width("bias", name, gemm.heads * gemm.n, "heads * n")
+        self.type_space("bias", name, gemm.rows)
+        self.width("bias", name, gemm.heads * gemm.n, "heads * n")
 
 
 def _ends(space: Space) -> str:

@@ -11,13 +11,14 @@ from hetune.variants.kernel.nodes import (
     Gemm,
     Kernel,
     Launch,
+    Outer,
     SegmentSum,
     Stmt,
     Traversal,
     Write,
 )
 from hetune.variants.kernel.text import show_type
-from hetune.variants.kernel.walk import statements
+from hetune.variants.kernel.walk import statements, touched
 
 GROUP = 32
 """Elements that backends store together."""
@@ -40,6 +41,9 @@ def unfit_for_narrow(kernel: Kernel) -> Iterator[str]:
             yield from (name for name in (w, scale, bias, weight) if name is not None)
             if kernel.accumulate:
                 yield kernel.out
+        case Outer():
+            yield from touched(kernel)
+            return
         case Traversal(body=body):
             pass
     yield from _added_to(body)

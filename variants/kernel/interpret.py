@@ -6,7 +6,7 @@ that a launch's blocks do not see each other, so block order does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -22,6 +22,7 @@ from hetune.variants.kernel.nodes import (
     Direct,
     EdgeSoftmax,
     Expr,
+    Factor,
     FoldAxis,
     ForEach,
     Gather,
@@ -29,6 +30,7 @@ from hetune.variants.kernel.nodes import (
     Init,
     Inner,
     Launch,
+    Outer,
     Read,
     Rows,
     SegmentSum,
@@ -65,16 +67,18 @@ def interpret(
         match kernel:
             case Gemm():
                 machine.gemm(kernel)
+            case Outer():
+                machine.outer(kernel)
             case Traversal(rows, body):
                 _Loop(machine, rows, None).run(body)
 
 
 class _Machine(RowTensors):
-    """The typed matrix products of a launch."""
+    """The typed products of a launch."""
 
     def gemm(self, gemm: Gemm) -> None:
         rows = gemm.rows
-        x = self._operand(gemm).view(self.count(rows), gemm.heads, gemm.k)
+        x = self._operand(gemm.factor)
         product = self._product(gemm, x)
         if gemm.scale is not None:
             product *= self._factors(gemm.scale, rows)
@@ -131,22 +135,37 @@ class _Machine(RowTensors):
         """Factors of row shape () or (heads,) as [rows, 1 or heads, 1]."""
         return self.read(name, rows).view(self.count(rows), self.types[name].width, 1)
 
-    def _operand(self, gemm: Gemm) -> torch.Tensor:
-        match gemm.x:
+    def outer(self, outer: Outer) -> None:
+        """Rows of one type at a time: a matrix per row would take gigabytes."""
+        *left, y = map(self._operand, outer.factors)
+        x = left[0] if left else torch.ones_like(y[..., : outer.k])
+        if outer.scale is not None:
+            x = x * self._factors(outer.scale, outer.rows)
+        out = self.tensors[outer.out].view(-1, outer.heads, outer.k, outer.n)
+        if not outer.accumulate:
+            out.zero_()
+        places = self.places(self.types[outer.out], outer.rows, End.NONE)
+        assert places is not None
+        for type, chosen in _by_type(places, len(out)):
+            out[type] += torch.einsum("mhk,mhn->hkn", x[chosen], y[chosen])
+
+    def _operand(self, factor: Factor) -> torch.Tensor:
+        """The rows [rows, heads, k]."""
+        match factor.x:
             case Direct(buffer, fn, const):
-                rows = self.read(buffer, gemm.rows)
-                return apply(fn, [rows], const) if fn else rows
+                found = self.read(buffer, factor.rows)
+                found = apply(fn, [found], const) if fn else found
             case Gather(buffer, end):
-                return self.read(buffer, gemm.rows, end)
+                found = self.read(buffer, factor.rows, end)
             case SegmentSum(buffer, end, weight):
-                edges = Rows(Space.EDGE, gemm.rows.group)
+                edges = Rows(Space.EDGE, factor.rows.group)
                 summand = self.read(buffer, edges, end)
-                summand = summand.view(len(summand), self.types[buffer].width // gemm.k, gemm.k)
+                summand = summand.view(len(summand), self.types[buffer].width // factor.k, factor.k)
                 if weight is not None:
                     summand = summand * self._factors(weight, edges)
-                total = summand.new_zeros(self.count(gemm.rows), *summand.shape[1:])
-                pair = self.pair(gemm.rows.group, Space.DST_PAIR)
-                return total.index_add_(0, pair, summand)
+                found = summand.new_zeros(self.count(factor.rows), *summand.shape[1:])
+                found.index_add_(0, self.pair(factor.rows.group, Space.DST_PAIR), summand)
+        return found.view(self.count(factor.rows), factor.heads, factor.k)
 
     def _product(self, gemm: Gemm, x: torch.Tensor) -> torch.Tensor:
         """Rows of one type at a time: a weight per row would take gigabytes."""
@@ -157,12 +176,16 @@ class _Machine(RowTensors):
         places = self.places(self.types[gemm.w], gemm.rows, End.NONE)
         assert places is not None
         product = x.new_empty(len(x), gemm.heads, gemm.n)
-        counts = torch.bincount(places, minlength=len(weights)).tolist()
-        chunks = torch.split(places.argsort(stable=True), counts)
-        for type, chosen in enumerate(chunks):
-            if len(chosen):
-                product[chosen] = torch.einsum("mhk,hkn->mhn", x[chosen], weights[type])
+        for type, chosen in _by_type(places, len(weights)):
+            product[chosen] = torch.einsum("mhk,hkn->mhn", x[chosen], weights[type])
         return product
+
+
+def _by_type(types: torch.Tensor, count: int) -> Iterator[tuple[int, torch.Tensor]]:
+    """Each of so many types that has rows, and which."""
+    counts = torch.bincount(types, minlength=count).tolist()
+    chunks = torch.split(types.argsort(stable=True), counts)
+    return ((type, chosen) for type, chosen in enumerate(chunks) if len(chosen))
 
 
 @dataclass(slots=True)

@@ -1,10 +1,10 @@
 """The intra-operator IR: how one pass over a graph's rows is computed.
 
-A *kernel* is a typed matrix product (`Gemm`) or a loop nest (`Traversal`) over *buffers*. A
-buffer has one row for every element of a space, in the order of the graph's index
-(`GraphIndex`): edges by (dst, etype, src), dst_pairs by (dst, etype), src_pairs by
-(etype, src). Edge buffers always hold all edges; an inner loop over a group of edges reads
-them through the group's positions. Pair buffers belong to one group.
+A *kernel* is a typed matrix product (`Gemm`), a sum of outer products into the rows of types
+(`Outer`) or a loop nest (`Traversal`) over *buffers*. A buffer has one row for every element of a
+space, in the order of the graph's index (`GraphIndex`): edges by (dst, etype, src), dst_pairs by
+(dst, etype), src_pairs by (etype, src). Edge buffers always hold all edges; an inner loop over a
+group of edges reads them through the group's positions. Pair buffers belong to one group.
 
 A *launch* runs one or more kernels block by block: with several, all walk the same blocks of
 destination nodes, so what one writes for a block is still in cache when the next reads it.
@@ -69,7 +69,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """Row ``i`` of the buffer, which lives in the Gemm's own space (and group).
+    """Row ``i`` of the buffer, which lives in the product's own space (and group).
 
     ``fn`` is an elementwise function (with its ``const``) that the row goes through first; "" for
     none. It takes zeros to finite numbers.
@@ -82,7 +82,7 @@ class Direct:
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """The row of the (node) buffer at one end of the Gemm's row."""
+    """The row of the (node) buffer at one end of the product's row."""
 
     buffer: str
     end: End
@@ -101,6 +101,16 @@ class SegmentSum:
     buffer: str
     end: End
     weight: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """What a product multiplies: for each of its rows one of row shape (heads, k)."""
+
+    x: Direct | Gather | SegmentSum
+    rows: Rows
+    heads: int
+    k: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +150,45 @@ class Gemm:
     only: End = End.NONE
     fill: bool = False
     tail: tuple[Stmt, ...] = ()
+
+    @property
+    def factor(self) -> Factor:
+        """Its left operand."""
+        return Factor(self.x, self.rows, self.heads, self.k)
+
+
+# --- sums into types --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """``out[type of i] (+)= scale[i] * outer(X[i], Y[i])``, summed over all rows ``i``.
+
+    X has row shape (heads, k), Y (heads, n) and ``out`` (heads, k, n), flattened: the gradient of
+    a `Gemm`'s weight. Without ``x`` it is 1, and k too: a sum of rows. ``out`` lives in etype
+    (edgewise rows), ntype (node rows) or shared; types without rows have 0. ``scale`` is a buffer
+    of the rows, row shape () or (heads,). It has a launch of its own.
+    """
+
+    out: str
+    x: Direct | Gather | SegmentSum | None
+    y: Direct | Gather | SegmentSum
+    rows: Rows
+    heads: int
+    k: int
+    n: int
+    accumulate: bool = False
+    scale: str | None = None
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """Its operands, the right one last."""
+        right = Factor(self.y, self.rows, self.heads, self.n)
+        return (right,) if self.x is None else (self.left(self.x), right)
+
+    def left(self, x: Direct | Gather | SegmentSum) -> Factor:
+        """The left operand of rows of ``x``."""
+        return Factor(x, self.rows, self.heads, self.k)
 
 
 # --- traversal --------------------------------------------------------------------------
@@ -294,16 +343,16 @@ class Traversal:
     body: tuple[Stmt, ...]
 
 
-Kernel = Gemm | Traversal
+Kernel = Gemm | Outer | Traversal
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
     """Kernels that run together, block by block.
 
-    With more than one kernel all must be *node-blocked*: their rows are nodes, or dst_pairs or
-    edges (blocked by destination). No kernel may then read, at a source node or a src_pair, what
-    the same launch wrote.
+    With more than one kernel all must be *node-blocked*: products and loops whose rows are nodes,
+    or dst_pairs or edges (blocked by destination). No kernel may then read, at a source node or a
+    src_pair, what the same launch wrote.
     ``buffers`` are all buffers that the kernels name.
     """
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterator
 from dataclasses import fields
 
@@ -25,8 +23,8 @@ from hetune.variants.kernel.nodes import (
     Inner,
     Kernel,
     Launch,
+    Outer,
     Read,
-    Rows,
     Schedule,
     ScoreLoop,
     SegmentSum,
@@ -36,12 +34,8 @@ from hetune.variants.kernel.nodes import (
     Write,
 )
 from hetune.variants.kernel.text import INDENT
+from hetune.variants.kernel.words import Line
 from hetune.variants.program.nodes import End, Space, Type
-
-_TOKEN = re.compile(
-    r"\s*(?:(?P<number>-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|-inf\b)"
-    r"|(?P<name>[A-Za-z_]\w*)|(?P<symbol>\+=|->|[-+*=@:,()\[\]]))"
-)
 
 
 def parse(text: str) -> Launch:
@@ -59,7 +53,7 @@ def parse_schedule(text: str) -> AnySchedule:
     Raises:
         KernelError: The text is malformed, or names a setting or value that there is not.
     """
-    line = _Line(1, text.rstrip("\n"))
+    line = Line(1, text.rstrip("\n"))
     kind = GpuSchedule if line.accept("gpu_schedule") else Schedule
     if kind is Schedule:
         line.expect("schedule")
@@ -74,114 +68,15 @@ def parse_schedule(text: str) -> AnySchedule:
     return kind(**settings)
 
 
-class _Line:
-    """The tokens of one line, read from left to right."""
-
-    def __init__(self, number: int, text: str) -> None:
-        self.number, self.text, self._at = number, text.strip(), 0
-        self.indent = len(text) - len(text.lstrip(" "))
-        self._tokens: list[tuple[str, str]] = []
-        at = 0
-        while at < len(self.text):
-            match = _TOKEN.match(self.text, at)
-            if match is None or match.lastgroup is None:
-                raise self.error(f"{self.text[at:].strip()[:1]!r} has no meaning here: remove it")
-            self._tokens.append((match.lastgroup, match[match.lastgroup]))
-            at = match.end()
-
-    def error(self, problem: str) -> KernelError:
-        return KernelError(f"kernel text, line {self.number} `{self.text}`: {problem}")
-
-    def peek(self, ahead: int = 0) -> str:
-        """A token to come; "" at the end."""
-        at = self._at + ahead
-        return self._tokens[at][1] if at < len(self._tokens) else ""
-
-    def _next(self, kind: str, what: str) -> str:
-        if self._at >= len(self._tokens):
-            raise self.error(f"the line ends where {what} is expected: add it")
-        found, token = self._tokens[self._at]
-        if found != kind:
-            raise self.error(f"found {token!r} where {what} is expected: write that instead")
-        self._at += 1
-        return token
-
-    def name(self, what: str) -> str:
-        return self._next("name", what)
-
-    def accept(self, token: str) -> bool:
-        found = self.peek() == token
-        self._at += found
-        return found
-
-    def expect(self, token: str) -> None:
-        if not self.accept(token):
-            found = repr(self.peek()) if self.peek() else "the end of the line"
-            raise self.error(f"found {found} where {token!r} is expected: write that instead")
-
-    def finish(self) -> None:
-        if self.peek():
-            raise self.error(f"{self.peek()!r} follows the end of the statement: remove it")
-
-    def real(self) -> float:
-        return math.inf if self.accept("inf") else float(self._next("number", "a number"))
-
-    def integer(self) -> int:
-        token = self._next("number", "an integer")
-        if not token.removeprefix("-").isdigit():
-            raise self.error(f"{token} is not an integer: write one")
-        return int(token)
-
-    def setting(self, name: str) -> int:
-        self.expect(name)
-        self.expect("=")
-        return self.integer()
-
-    def rows(self) -> Rows:
-        word = self.name("a space")
-        if word not in set(Space):
-            raise self.error(f"there is no space {word!r}: use one of {', '.join(Space)}")
-        return Rows(Space(word), self.name("a group") if self.accept("@") else "")
-
-    def element(self) -> Element:
-        word = self.name("what its elements are")
-        if word not in set(Element):
-            raise self.error(f"{word!r} is no element: use one of {', '.join(Element)}")
-        return Element(word)
-
-    def shape(self) -> tuple[int, ...]:
-        self.expect("[")
-        extents: list[int] = []
-        while not self.accept("]"):
-            if extents:
-                self.expect(",")
-            extents.append(self.integer())
-        return tuple(extents)
-
-    def end(self) -> End | None:
-        """``[src]``, ``[dst]`` or ``[-]``; None where there is no bracket."""
-        if not self.accept("["):
-            return None
-        end = End.NONE if self.accept("-") else self.named_end()
-        self.expect("]")
-        return end
-
-    def named_end(self) -> End:
-        word = self.name("src or dst")
-        if word not in set(End):
-            raise self.error(f"{word!r} is no end of an edge: write src or dst")
-        return End(word)
-
-
 class _Reader:
     """Recursive descent over lines; blocks are told by their indentation."""
 
     def __init__(self, text: str) -> None:
         numbered = enumerate(text.splitlines(), start=1)
-        self._lines = [_Line(number, line) for number, line in numbered if line.strip()]
+        self._lines = [Line(number, line) for number, line in numbered if line.strip()]
         self._at = 0
 
-    def _block(self, depth: int) -> Iterator[_Line]:
+    def _block(self, depth: int) -> Iterator[Line]:
         """The lines of the block at this depth; whoever gets one reads what is nested in it."""
         indent = depth * len(INDENT)
         while self._at < len(self._lines) and self._lines[self._at].indent >= indent:
@@ -207,6 +102,8 @@ class _Reader:
                 buffers.append(self._buffer(line))
             elif line.accept("gemm"):
                 kernels.append(self._gemm(line))
+            elif line.accept("outer"):
+                kernels.append(self._outer(line))
             else:
                 line.expect("traverse")
                 rows = line.rows()
@@ -216,7 +113,7 @@ class _Reader:
             raise self._lines[self._at].error("only one launch is expected: indent it or remove it")
         return Launch(tuple(kernels), tuple(buffers))
 
-    def _buffer(self, line: _Line) -> Buffer:
+    def _buffer(self, line: Line) -> Buffer:
         name = line.name("a buffer's name")
         line.expect(":")
         rows = line.rows()
@@ -229,7 +126,7 @@ class _Reader:
         line.finish()
         return Buffer(name, Type(rows.space, shape, rows.group), scratch, element)
 
-    def _gemm(self, line: _Line) -> Gemm:
+    def _gemm(self, line: Line) -> Gemm:
         out = line.name("a buffer")
         line.expect("[")
         rows = line.rows()
@@ -256,14 +153,30 @@ class _Reader:
             out, x, w, rows, heads, k, n, scatter, accumulate, scale, bias, only, fill, tail
         )
 
-    def _factor(self, line: _Line) -> str | None:
+    def _outer(self, line: Line) -> Outer:
+        out = line.name("a buffer")
+        line.expect("[")
+        rows = line.rows()
+        line.expect("]")
+        accumulate = line.accept("+=")
+        if not accumulate:
+            line.expect("=")
+        scale = self._factor(line)
+        x, y = None, self._operand(line)
+        if line.accept(","):
+            x, y = y, self._operand(line)
+        heads, k, n = line.setting("heads"), line.setting("k"), line.setting("n")
+        line.finish()
+        return Outer(out, x, y, rows, heads, k, n, accumulate, scale)
+
+    def _factor(self, line: Line) -> str | None:
         if line.peek(1) != "*":
             return None
         name = line.name("a factor")
         line.expect("*")
         return name
 
-    def _operand(self, line: _Line) -> Direct | Gather | SegmentSum:
+    def _operand(self, line: Line) -> Direct | Gather | SegmentSum:
         name = line.name("an operand")
         if name == "sum" and line.accept("("):
             weight = self._factor(line)
@@ -284,7 +197,7 @@ class _Reader:
     def _body(self, depth: int) -> tuple[Stmt, ...]:
         return tuple(self._statement(line, depth) for line in self._block(depth))
 
-    def _statement(self, line: _Line, depth: int) -> Stmt:
+    def _statement(self, line: Line, depth: int) -> Stmt:
         statement: Stmt
         word = line.name("a statement")
         if line.accept(":"):
@@ -316,7 +229,7 @@ class _Reader:
         line.finish()
         return statement
 
-    def _softmax(self, line: _Line, depth: int) -> EdgeSoftmax:
+    def _softmax(self, line: Line, depth: int) -> EdgeSoftmax:
         name = line.name("a name for the shares")
         line.expect(":")
         shape = line.shape()
@@ -338,7 +251,7 @@ class _Reader:
             sums.append(loop)
         return EdgeSoftmax(name, shape, rows, tuple(scores), buffer, tuple(sums))
 
-    def _scores(self, head: _Line, depth: int) -> ScoreLoop:
+    def _scores(self, head: Line, depth: int) -> ScoreLoop:
         rows = head.rows()
         head.finish()
         body: list[Def] = []
@@ -359,7 +272,7 @@ class _Reader:
             raise head.error("no score: end the loop with `score VALUE`")
         return ScoreLoop(rows, tuple(body), value)
 
-    def _expr(self, line: _Line) -> Expr:
+    def _expr(self, line: Line) -> Expr:
         word = line.name("an expression")
         if word == "read" and line.peek() != "(":
             return Read(line.name("a buffer"), line.end() or End.NONE)
@@ -381,7 +294,7 @@ class _Reader:
             return Inner(args[0], args[1])
         return Apply(word, tuple(args), const)
 
-    def _fold(self, line: _Line) -> FoldAxis:
+    def _fold(self, line: Line) -> FoldAxis:
         x = line.name("a value")
         line.expect(",")
         axis = line.setting("axis")

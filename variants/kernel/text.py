@@ -7,6 +7,7 @@ The text is canonical: equal launches print equally, so it is part of a compiled
       buffer w: etype[64,64]
       buffer t: src_pair@s[64] of bfloat16
       gemm t[src_pair@s] = x[src] @ w heads=1 k=64 n=64
+      outer v[edge] = x[src], y[dst] heads=1 k=64 n=64
       traverse node
         init acc: [64] sum
         for edge@s
@@ -41,6 +42,7 @@ from hetune.variants.kernel.nodes import (
     Inner,
     Kernel,
     Launch,
+    Outer,
     Read,
     Rows,
     Schedule,
@@ -107,6 +109,9 @@ def _kernel_lines(kernel: Kernel) -> Iterator[str]:
     match kernel:
         case Gemm(tail=body):
             yield _gemm(kernel)
+        case Outer():
+            yield _outer(kernel)
+            return
         case Traversal(rows, body):
             yield f"traverse {show_rows(rows)}"
     for statement in body:
@@ -114,13 +119,6 @@ def _kernel_lines(kernel: Kernel) -> Iterator[str]:
 
 
 def _gemm(gemm: Gemm) -> str:
-    match gemm.x:
-        case Direct(buffer, fn, const):
-            operand = _expr(Apply(fn, (buffer,), const)) if fn else buffer
-        case Gather(buffer, end):
-            operand = f"{buffer}[{end}]"
-        case SegmentSum(buffer, end, weight):
-            operand = f"sum({f'{weight} * ' if weight is not None else ''}{_at(buffer, end)})"
     rows = show_rows(gemm.rows) + (" -> node" if gemm.scatter else "")
     sign = "+=" if gemm.accumulate else "="
     scale = f"{gemm.scale} * " if gemm.scale is not None else ""
@@ -128,7 +126,25 @@ def _gemm(gemm: Gemm) -> str:
     sizes = f"heads={gemm.heads} k={gemm.k} n={gemm.n}"
     if gemm.only is not End.NONE:
         sizes += f" only={gemm.only}" + (" fill" if gemm.fill else "")
-    return f"gemm {gemm.out}[{rows}] {sign} {scale}{operand} @ {gemm.w}{bias} {sizes}"
+    return f"gemm {gemm.out}[{rows}] {sign} {scale}{_operand(gemm.x)} @ {gemm.w}{bias} {sizes}"
+
+
+def _outer(outer: Outer) -> str:
+    sign = "+=" if outer.accumulate else "="
+    scale = f"{outer.scale} * " if outer.scale is not None else ""
+    operands = ", ".join(_operand(factor.x) for factor in outer.factors)
+    sizes = f"heads={outer.heads} k={outer.k} n={outer.n}"
+    return f"outer {outer.out}[{show_rows(outer.rows)}] {sign} {scale}{operands} {sizes}"
+
+
+def _operand(x: Direct | Gather | SegmentSum) -> str:
+    match x:
+        case Direct(buffer, fn, const):
+            return _expr(Apply(fn, (buffer,), const)) if fn else buffer
+        case Gather(buffer, end):
+            return f"{buffer}[{end}]"
+        case SegmentSum(buffer, end, weight):
+            return f"sum({f'{weight} * ' if weight is not None else ''}{_at(buffer, end)})"
 
 
 def _statement_lines(statement: Stmt) -> Iterator[str]:

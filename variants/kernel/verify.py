@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.blocks import is_node_blocked
 from hetune.variants.kernel.check import NAME, PAIRS
-from hetune.variants.kernel.check_gemm import GemmCheck
+from hetune.variants.kernel.check_gemm import GemmCheck, OuterCheck
 from hetune.variants.kernel.check_narrow import check_narrow
 from hetune.variants.kernel.check_traversal import TraversalCheck
 from hetune.variants.kernel.nodes import (
@@ -17,6 +17,7 @@ from hetune.variants.kernel.nodes import (
     Gemm,
     Kernel,
     Launch,
+    Outer,
     Read,
     Traversal,
     Write,
@@ -43,6 +44,8 @@ def verify(launch: Launch) -> None:
         match kernel:
             case Gemm():
                 GemmCheck(place, types, kernel).run()
+            case Outer():
+                OuterCheck(place, types, kernel).run()
             case Traversal():
                 TraversalCheck(place, types, kernel).run()
     check_narrow(launch)
@@ -126,6 +129,10 @@ def _accesses(kernel: Kernel) -> Iterator[tuple[str, bool]]:
                 yield out, False
             if not body:
                 yield out, True
+        case Outer(out=out):
+            yield from ((name, False) for name, _ in reads(kernel))
+            yield out, True
+            return
         case Traversal(body=body):
             pass
     for statement in statements(body):
@@ -146,6 +153,10 @@ def _check_order(launch: Launch) -> None:
     fused = len(launch.kernels) > 1
     for position, kernel in enumerate(launch.kernels):
         place = f"kernel {position} `{show_kernel(kernel)}`"
+        if fused and isinstance(kernel, Outer):
+            raise KernelError(
+                f"{place}: sums into types are no block's: give them their own launch"
+            )
         if fused and kernel.rows.space not in _NODE_BLOCKED:
             raise KernelError(
                 f"{place}: a launch of several kernels cannot walk {kernel.rows.space} rows: use "

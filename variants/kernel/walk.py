@@ -8,11 +8,15 @@ from hetune.variants.kernel.nodes import (
     Def,
     Direct,
     EdgeSoftmax,
+    Factor,
     ForEach,
     Gather,
     Gemm,
     Kernel,
+    Launch,
+    Outer,
     Read,
+    Rows,
     SegmentSum,
     Stmt,
     Traversal,
@@ -27,21 +31,18 @@ def reads(kernel: Kernel) -> Iterator[tuple[str, End]]:
         case Gemm():
             yield from product_reads(kernel)
             yield from _reads(kernel.tail)
+        case Outer():
+            for factor in kernel.factors:
+                yield from _factor_reads(factor)
+            if kernel.scale is not None:
+                yield kernel.scale, End.NONE
         case Traversal(body=body):
             yield from _reads(body)
 
 
 def product_reads(gemm: Gemm) -> Iterator[tuple[str, End]]:
     """As `reads`, of what comes before a product's tail."""
-    match gemm.x:
-        case Direct(buffer):
-            yield buffer, End.NONE
-        case Gather(buffer, end):
-            yield buffer, end
-        case SegmentSum(buffer, end, weight):
-            yield buffer, end
-            if weight is not None:
-                yield weight, End.NONE
+    yield from _factor_reads(gemm.factor)
     for name in (gemm.w, gemm.scale, gemm.bias):
         if name is not None:
             yield name, End.NONE
@@ -50,7 +51,7 @@ def product_reads(gemm: Gemm) -> Iterator[tuple[str, End]]:
 def writes(kernel: Kernel) -> Iterator[str]:
     """The buffers that a kernel writes."""
     match kernel:
-        case Gemm(tail=()):
+        case Gemm(tail=()) | Outer():
             yield kernel.out
         case Gemm(tail=body) | Traversal(body=body):
             for statement in statements(body):
@@ -59,6 +60,13 @@ def writes(kernel: Kernel) -> Iterator[str]:
                         yield buffer
                     case EdgeSoftmax(buffer=buffer) if buffer:
                         yield buffer
+
+
+def domains(launch: Launch) -> tuple[Rows, ...]:
+    """Rows without all of which a launch has nothing to do: an `Outer` sets even empty sums."""
+    sums = (k.out for k in launch.kernels if isinstance(k, Outer) and not k.accumulate)
+    types = (Rows(launch.type_of(out).space) for out in sums)
+    return (*(kernel.rows for kernel in launch.kernels), *types)
 
 
 def touched(kernel: Kernel) -> Iterator[str]:
@@ -78,6 +86,18 @@ def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
                 for part in scores:
                     yield from part.body
                 yield from statements(sums)
+
+
+def _factor_reads(factor: Factor) -> Iterator[tuple[str, End]]:
+    match factor.x:
+        case Direct(buffer):
+            yield buffer, End.NONE
+        case Gather(buffer, end):
+            yield buffer, end
+        case SegmentSum(buffer, end, weight):
+            yield buffer, end
+            if weight is not None:
+                yield weight, End.NONE
 
 
 def _reads(body: tuple[Stmt, ...]) -> Iterator[tuple[str, End]]:

@@ -23,6 +23,7 @@ from hetune.variants.program.nodes import (
     Op,
     Program,
     Reduce,
+    Reshape,
     Space,
     Take,
     is_sum,
@@ -58,7 +59,7 @@ class AggregateFirst:
             return _shared(builder, op, hint)
         product, linear, bias = found.product, found.linear, found.bias
         rows, weight = _weighted(builder, product, linear)
-        aggregated = builder.emit(Reduce(rows, Space.DST_PAIR), f"{hint}_pair")
+        aggregated = _summed(builder, rows, Space.DST_PAIR, End.NONE, f"{hint}_pair")
         transformed = builder.emit(Linear(aggregated, weight), product.core)
         total = _to_nodes(builder, transformed, product, hint)
         if bias is None:
@@ -79,7 +80,7 @@ def _shared(builder: Builder, op: Reduce, hint: str) -> str | None:
     if has_heads(builder, product) and not is_wide and len(builder.types[linear.w].shape) != 3:
         return None
     rows, weight = _weighted(builder, product, linear)
-    summed = builder.emit(Reduce(rows, Space.NODE, end=End.DST), f"{hint}_rows")
+    summed = _summed(builder, rows, Space.NODE, End.DST, f"{hint}_rows")
     return builder.emit(Linear(summed, weight), hint)
 
 
@@ -94,6 +95,14 @@ def _shared_linear(builder: Builder, name: str) -> Linear | None:
     if not isinstance(of_nodes, Linear) or builder.types[of_nodes.w].space is not Space.SHARED:
         return None
     return Linear(builder.emit(replace(op, x=of_nodes.x), f"{of_nodes.x}_edge"), of_nodes.w)
+
+
+def _summed(builder: Builder, rows: str, space: Space, end: End, hint: str) -> str:
+    """The sums of edge rows, which are reshaped afterwards."""
+    op = builder.op(rows)
+    if isinstance(op, Reshape):
+        return builder.emit(replace(op, x=_summed(builder, op.x, space, end, hint)), f"{hint}_as")
+    return builder.emit(Reduce(rows, space, end=end), hint)
 
 
 def _to_nodes(builder: Builder, pairs: str, product: Product, hint: str) -> str:

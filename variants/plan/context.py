@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import Protocol
 
+from hetune.variants.kernel.device import Device
 from hetune.variants.program.nodes import Let, Op, Program, Type
 
 
@@ -18,6 +19,7 @@ class Context(Protocol):
     """The values that read a value."""
     given: Set[str]
     """Buffers that are there before the first kernel: parameters, weights, constants."""
+    device: Device
     fuse_sums: bool
     """Whether a sum that only one product reads is computed in that product's kernel."""
     scatters: bool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
-from hetune.variants.kernel.nodes import Buffer, Gemm, Kernel, Launch
+from hetune.variants.kernel.nodes import Buffer, Gemm, Kernel, Launch, Outer
 from hetune.variants.kernel.walk import reads, writes
 from hetune.variants.program.nodes import End, Space, Type
 
@@ -22,8 +22,8 @@ def form_launches(
     """Groups kernels, given in an order that respects their dependences, into launches.
 
     A kernel joins the last launch that its readers allow, so that a block's values are used while
-    they are in cache. Kernels over source pairs stand alone, and so may products of destination
-    pairs.
+    they are in cache. Kernels over source pairs and sums into types stand alone, and so may
+    products of destination pairs.
     """
     blocked = [_is_blocked(kernel, separate_products) for kernel in kernels]
     before = _dependences(kernels, blocked, types, views)
@@ -83,6 +83,8 @@ def with_scratch(
 
 def _is_blocked(kernel: Kernel, separate_products: bool) -> bool:
     """Whether a kernel runs block by block, and may share a launch."""
+    if isinstance(kernel, Outer):
+        return False
     if separate_products and isinstance(kernel, Gemm) and kernel.rows.space is Space.DST_PAIR:
         return False
     return kernel.rows.space in _BLOCKED

@@ -39,7 +39,9 @@ from hetune.variants.plan.narrow import narrowed
 from hetune.variants.plan.nodes import BufferView, Plan
 from hetune.variants.plan.products import biased_product, product
 from hetune.variants.plan.terms import SumTerm, TermKind, terms_of
+from hetune.variants.plan.type_sums import summed_terms, type_sum, with_one_factor
 from hetune.variants.program.columns import by_columns
+from hetune.variants.program.derived_weights import derived_weights
 from hetune.variants.program.limitation import limitation
 from hetune.variants.program.nodes import (
     Let,
@@ -84,9 +86,9 @@ def lower(
     """
     if reason := limitation(program):
         raise ProgramError(f"no kernel computes the program {program.name!r} yet: {reason}")
-    program = with_degrees(by_rule(by_columns(program)))
+    program = with_degrees(with_one_factor(by_rule(by_columns(program))))
     narrow = narrow and not any(param.type.space is Space.SOURCE for param in program.params)
-    return Lowering(program, fuse_sums, separate_products).plan(device, one_pass, narrow)
+    return Lowering(program, device, fuse_sums, separate_products).plan(one_pass, narrow)
 
 
 _REDUCTIONS = {"max": "maximum", "min": "minimum"}
@@ -96,7 +98,9 @@ _REDUCTIONS = {"max": "maximum", "min": "minimum"}
 class Lowering:
     """One run of `lower`; `Body` asks it for the buffers that loop bodies read."""
 
-    def __init__(self, program: Program, fuse_sums: bool, separate_products: bool) -> None:
+    def __init__(
+        self, program: Program, device: Device, fuse_sums: bool, separate_products: bool
+    ) -> None:
         self.program = program
         # Kernels read rows of sources as those of nodes at the end of their edges.
         self.types: Mapping[str, Type] = {
@@ -105,12 +109,12 @@ class Lowering:
         }
         self.ops: Mapping[str, Op] = {let.name: let.op for let in program.lets}
         self.users: Mapping[str, tuple[Let, ...]] = users(program)
-        self.fuse_sums = fuse_sums
+        self.device, self.fuse_sums = device, fuse_sums
         self.scatters = not separate_products
         self._kernels: list[Kernel] = []
         self._buffers: dict[str, Type] = {}
         self._views: dict[str, str] = {}
-        self._weights = [let for let in program.lets if let.type.space.is_weight]
+        self._weights = derived_weights(program)
         self._constants = constants(program)
         self._degrees = degrees(program)
         for name in (p.name for p in program.params):
@@ -119,7 +123,7 @@ class Lowering:
             self._buffers[let.name] = let.type
         self.given: Set[str] = frozenset(self._buffers)
 
-    def plan(self, device: Device, one_pass: bool, narrow: bool) -> Plan:
+    def plan(self, one_pass: bool, narrow: bool) -> Plan:
         """Lowers everything that the results need."""
         results: list[str] = []
         for name in self.program.results:
@@ -131,7 +135,7 @@ class Lowering:
         launches = with_scratch(launches, self._views, self.given | set(results))
         if narrow:
             launches = narrowed(launches, self._views, self.given, frozenset(results))
-        launches = tuple(fused(launch, device, one_pass) for launch in launches)
+        launches = tuple(fused(launch, self.device, one_pass) for launch in launches)
         buffers = {buffer.name: buffer for launch in launches for buffer in launch.buffers}
         scratch = {buffer.scratch for buffer in buffers.values()}
         used = {self._views.get(name, name) for name in buffers} | set(buffers)
@@ -140,7 +144,7 @@ class Lowering:
         reordered = {param.name for param in reordered_features(self.program)}
         return Plan(
             self.program,
-            tuple(self._weights),
+            self._weights,
             tuple(let for let in self._constants if let.name in used | self._constant_inputs(used)),
             launches,
             tuple(
@@ -161,6 +165,9 @@ class Lowering:
         copy, kind = f"{name}_copy", self._buffer_type(name)
         while copy in self._buffers:
             copy += "_"
+        if kind.space.is_weight:
+            self._type_sums(copy, name)
+            return copy
         body = Body(self, Rows(kind.space))
         body.add(Write(copy, body.value(name)))
         self._buffers[copy] = kind
@@ -194,6 +201,8 @@ class Lowering:
         match self.ops[name]:
             case Reshape(x=x, shape=shape):
                 return self.view(self.buffer(x), shape)
+            case _ if self.types[name].space.is_weight:
+                self._type_sums(name, name)
             case Linear() as op:
                 self._gemm(name, product(self, name, name, op))
             case Softmax() as op:
@@ -323,6 +332,12 @@ class Lowering:
         inner.add(Update(total, inner.value(op.x)))
         body.loop(inner)
         return total
+
+    def _type_sums(self, out: str, name: str) -> None:
+        for term in summed_terms(self, name):
+            sums = type_sum(self, out, term, accumulate=out in self._buffers)
+            self._buffers[out] = self.types[name]
+            self._kernels.append(sums)
 
     # --- products -----------------------------------------------------------------------
 

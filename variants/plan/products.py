@@ -36,7 +36,7 @@ def product(
     heads = x.shape[0] if len(x.shape) == 2 else 1
     k = x.shape[-1]
     rows = Rows(lowering.types[value].space, lowering.types[value].group)
-    operand = _operand(lowering, op.x)
+    factor = operand(lowering, op.x)
     weight = lowering.buffer(op.w)
     only, fill = End.NONE, False
     if rows.space is Space.NODE:
@@ -44,7 +44,7 @@ def product(
     accumulate = accumulate or scatter
     return Gemm(
         out,
-        operand,
+        factor,
         weight,
         rows,
         heads,
@@ -81,7 +81,16 @@ def _active(lowering: Context, out: str, rows: str) -> tuple[End, bool]:
     return (End.DST, True) if zero_without_edges(lowering.ops, rows) else (End.NONE, False)
 
 
-def _operand(lowering: Context, name: str) -> Direct | Gather | SegmentSum:
+def edge_rows(lowering: Context, name: str) -> str:
+    """The buffer of a value's rows; that of all edges, if those of a group are taken from it."""
+    narrowed = lowering.ops.get(name)
+    if isinstance(narrowed, Take) and lowering.types[narrowed.x].space is Space.EDGE:
+        name = narrowed.x
+    return lowering.buffer(name)
+
+
+def operand(lowering: Context, name: str) -> Direct | Gather | SegmentSum:
+    """The rows that a product multiplies; the buffers that they come from are filled before."""
     match lowering.ops.get(name):
         case Take(x=x, end=end) if lowering.types[x].space is Space.NODE:
             return Gather(lowering.buffer(x), end)
@@ -115,8 +124,5 @@ def _segment_sum(lowering: Context, rows: str) -> SegmentSum | None:
     if take.end is not End.SRC:
         return None
     if weight is not None:
-        narrowed = ops.get(weight)
-        if isinstance(narrowed, Take) and types[narrowed.x].space is Space.EDGE:
-            weight = narrowed.x
-        weight = lowering.buffer(weight)
+        weight = edge_rows(lowering, weight)
     return SegmentSum(lowering.buffer(take.x), End.SRC, weight)

@@ -14,6 +14,7 @@ from hetune.variants.kernel.nodes import (
     ForEach,
     Gemm,
     Inner,
+    Outer,
     Rows,
     Stmt,
     Traversal,
@@ -81,7 +82,9 @@ def costs_of(plan: Plan) -> Iterator[Cost]:
         types = {buffer.name: buffer.type for buffer in launch.buffers}
         for kernel in launch.kernels:
             match kernel:
-                case Gemm(rows=rows, heads=heads, k=k, n=n):
+                case (
+                    Gemm(rows=rows, heads=heads, k=k, n=n) | Outer(rows=rows, heads=heads, k=k, n=n)
+                ):
                     yield Cost(True, rows, heads * k * n)
                 case Traversal(rows=rows, body=body):
                     shapes = {name: kind.shape for name, kind in types.items()}

@@ -108,8 +108,7 @@ class CompiledLayer(ModuleWrapper):
         """The module's adapter, made as soon as its state, or a call's arguments, allow it."""
         if self._adapter is not None:
             return self._adapter
-        adapter = self._traced(call)
-        if isinstance(adapter, Unsupported):
+        if isinstance(adapter := self._traced(call), Unsupported):
             return adapter
         variants = Compiler(self._runs.backend).schedule(adapter.program, self._policy.precision)
         self._promoted = {variant.id: variant for variant in variants}
@@ -321,7 +320,7 @@ class CompiledLayer(ModuleWrapper):
             variants: tuple[Variant, ...] = (layer._of_size(graph, policy),)
         else:
             calls = layer.use_of(graph).calls(policy.memory_limit)
-            variants = calls.foreseen(tuple(layer._promoted.values()), graph, policy)
+            variants = calls.foreseen((*layer._promoted.values(),), graph, policy)
         compile_kernels(variants, layer._runs.backend, progress)
         for variant in variants:
             weights = layer._weights.weights(variant.plan, adapter, graph, call.edges)
@@ -350,8 +349,8 @@ class CompiledLayer(ModuleWrapper):
     def _prepare(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], is_run: bool = False
     ) -> SupportedCall | Unsupported:
-        known = self._adapted((args, kwargs)), self._runs.backend, self._graphs
-        return supported_call(self.module, *known, args, kwargs, is_run)
+        known = self.module, self._adapted((args, kwargs)), self._runs.backend, self._graphs
+        return supported_call(*known, args, kwargs, is_run)
 
     def _variant(
         self, graph: HeteroGraph, variant: str | None, policy: Policy

@@ -19,6 +19,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.kernel.nodes import Launch, Rows
+from hetune.variants.kernel.walk import domains
 from hetune.variants.plan.choices import Side
 from hetune.variants.plan.sides import side_of
 from hetune.variants.program.nodes import ALL_EDGES, Rule, Space, Type
@@ -154,6 +155,19 @@ class Domain:
         """Rows of a loop's domain."""
         return self.rows(rows.space, rows.group)
 
+    def rows_by_type(self, rows: Rows, types: Space) -> NDArray[np.int64]:
+        """Rows of a loop's domain of each type of a weight space, or of those of its group."""
+        match types:
+            case Space.SHARED:
+                return np.array([self.count(rows)])
+            case Space.NTYPE:
+                offsets = np.minimum(self.graph.node_offsets, self.graph.num_targets)
+                return np.diff(offsets).astype(np.int64)
+        stats = self.index(ALL_EDGES).relation_stats
+        pairs = {Space.SRC_PAIR: stats.src_pairs, Space.DST_PAIR: stats.dst_pairs}
+        counts = pairs.get(rows.space, stats.edges)
+        return counts[self.relations[rows.group]] if rows.group else counts
+
     def counts(self, rows: tuple[Rows, ...]) -> NDArray[np.float64]:
         """Rows of many loops' domains, and infinity after the last, float64 [rows + 1].
 
@@ -178,7 +192,7 @@ class Domain:
 
     def runs(self, launch: Launch) -> bool:
         """Whether a launch has anything to do: a group of relations may have no edges."""
-        return any(self.count(kernel.rows) for kernel in launch.kernels)
+        return any(self.count(rows) for rows in domains(launch))
 
     def buffer_rows(self, kind: Type) -> int:
         """Rows of a buffer: edge buffers always have one for every edge of the graph."""

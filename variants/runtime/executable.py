@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from hetune.variants.backends.base import SCRATCH, Backend
+from hetune.variants.backends.base import SCRATCH, TERMS, Backend
 from hetune.variants.backends.triton.backend import TritonRunner
 from hetune.variants.backends.triton.native_start import NativeStart, native_start
 from hetune.variants.graph.streams import synchronize
@@ -235,6 +235,8 @@ class Executable:
     def slice(self, arena: Tensor) -> dict[str, Tensor]:
         """The plan's temporaries in an arena of at least `layout.arena_bytes`."""
         temporaries: dict[str, Tensor] = {}
+        if TERMS in self.layout.offsets:
+            temporaries[TERMS] = arena[self.layout.offsets[TERMS] // ELEMENT :]
         for buffer in self.plan.temporaries:
             if buffer.name in self.layout.offsets:
                 start = self.layout.offsets[buffer.name] // ELEMENT

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hetune.variants.backends.triton.outer import CHUNK_ROWS, tiles_of_sum
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import (
     Gemm,
     Launch,
+    Outer,
     Rows,
     SegmentSum,
     Traversal,
@@ -84,6 +86,13 @@ class GpuColumns:
                 columns = math.ceil(kernel.n / schedule.tile_columns)
                 size = schedule.rows_of_tile(isinstance(kernel.x, SegmentSum))
                 uses = self._tiles.setdefault((kernel.rows, size), [])
+                uses.append((row, columns * kernel.heads))
+                continue
+            if isinstance(kernel, Outer):
+                starts += not kernel.accumulate
+                of_k, of_n = tiles_of_sum(kernel, schedule)
+                columns = math.ceil(kernel.k / of_k) * math.ceil(kernel.n / of_n)
+                uses = self._tiles.setdefault((kernel.rows, CHUNK_ROWS), [])
                 uses.append((row, columns * kernel.heads))
                 continue
             walks = [walk for walk in (kernel, *others) if isinstance(walk, Traversal)]

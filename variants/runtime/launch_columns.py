@@ -5,8 +5,9 @@ from __future__ import annotations
 from hetune.variants.kernel.blocks import is_node_blocked
 from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
-from hetune.variants.kernel.nodes import ForEach, Gemm, Launch, Rows, SegmentSum, Traversal
-from hetune.variants.kernel.passes.work import Term, limit_of
+from hetune.variants.kernel.nodes import ForEach, Gemm, Launch, Outer, Rows, SegmentSum, Traversal
+from hetune.variants.kernel.passes.terms import Term
+from hetune.variants.kernel.passes.work import limit_of
 from hetune.variants.kernel.walk import statements
 from hetune.variants.program.nodes import Space
 from hetune.variants.runtime.gpu_columns import GPU_COLUMNS
@@ -49,8 +50,8 @@ The first nine and `gathered_bytes` are those of `Work`. The others:
 
 - `table_bytes`: distinct bytes that reads at sources pick from, their mean weighted by the bytes
   gathered; `pair_gathers`: the gathers that read rows of source pairs, not of nodes;
-- `gemm_rows`: rows of all typed products; `k`, `n`: operand and result width of a head, their
-  means weighted by operations;
+- `gemm_rows`: rows of all products, sums of outer products among them; `k`, `n`: operand and result
+  width of a head, their means weighted by operations;
 - `edge_visits`: iterations of loops over edges, segment sums included;
 - `scatter_bytes`: bytes that products add up at destinations;
 - `kernels`, `gemms`, `segment_sums`: how many there are in the launch;
@@ -72,7 +73,7 @@ def column_names(device: Device) -> tuple[str, ...]:
 
 def structure_of(launch: Launch, schedule: AnySchedule) -> list[tuple[str, float]]:
     """The numbers that are the same on all graphs, by column."""
-    gemms = [kernel for kernel in launch.kernels if isinstance(kernel, Gemm)]
+    gemms = [kernel for kernel in launch.kernels if isinstance(kernel, Gemm | Outer)]
     weight = [kernel.heads * kernel.k * kernel.n for kernel in gemms]
     if isinstance(schedule, GpuSchedule):
         block_nodes, unblocked = 0, True
@@ -81,7 +82,7 @@ def structure_of(launch: Launch, schedule: AnySchedule) -> list[tuple[str, float
     return [
         ("kernels", len(launch.kernels)),
         ("gemms", len(gemms)),
-        ("segment_sums", sum(isinstance(kernel.x, SegmentSum) for kernel in gemms)),
+        ("segment_sums", sum(_sums_segments(kernel) for kernel in gemms)),
         ("k", _mean([kernel.k for kernel in gemms], weight)),
         ("n", _mean([kernel.n for kernel in gemms], weight)),
         ("block_nodes", block_nodes),
@@ -101,11 +102,15 @@ def extra_terms(launch: Launch) -> list[tuple[str, Term]]:
         match kernel:
             case Gemm():
                 found.append(("gemm_rows", Term(1, (kernel.rows,), limit_of(kernel))))
-                if isinstance(kernel.x, SegmentSum):
+                if _sums_segments(kernel):
                     found.append(("edge_visits", Term(1, (Rows(Space.EDGE, kernel.rows.group),))))
                 if kernel.scatter:
                     width = kernel.heads * kernel.n * _ELEMENT
                     found.append(("scatter_bytes", Term(width, (kernel.rows,))))
+            case Outer():
+                found.append(("gemm_rows", Term(1, (kernel.rows,))))
+                if _sums_segments(kernel):
+                    found.append(("edge_visits", Term(1, (Rows(Space.EDGE, kernel.rows.group),))))
             case Traversal():
                 visited = (rows for rows in _nested(kernel) if rows.space is Space.EDGE)
                 found += [("edge_visits", Term(1, (rows,))) for rows in visited]
@@ -120,9 +125,14 @@ def loops_of(launch: Launch) -> list[Rows]:
             found += _nested(kernel)
         else:
             found.append(kernel.rows)
-            if isinstance(kernel.x, SegmentSum):
+            if _sums_segments(kernel):
                 found.append(Rows(Space.EDGE, kernel.rows.group))
     return found
+
+
+def _sums_segments(kernel: Gemm | Outer) -> bool:
+    factors = (kernel.factor,) if isinstance(kernel, Gemm) else kernel.factors
+    return any(isinstance(factor.x, SegmentSum) for factor in factors)
 
 
 def _nested(kernel: Traversal) -> list[Rows]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hetune.variants.backends.base import TERMS
 from hetune.variants.backends.triton.parts import carried
 from hetune.variants.backends.triton.shared import carried_width, cut_of
 from hetune.variants.graph.threads import kernel_threads
+from hetune.variants.graph.type_chunks import most_chunks, num_terms
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
-from hetune.variants.kernel.nodes import Buffer, Launch, Traversal
+from hetune.variants.kernel.nodes import Buffer, Launch, Outer, Traversal
 from hetune.variants.kernel.passes.phases import phase_of, phased
 from hetune.variants.kernel.scratch import scratch_layout, whole_scratch
 from hetune.variants.plan.nodes import Plan
@@ -29,7 +31,8 @@ class Layout:
     Those in rows of edges are in the arena, too: they are returned in the graph's order.
 
     Attributes:
-        offsets: Start of each temporary.
+        offsets: Start of each temporary, and of the terms of sums into types (`TERMS`) where there
+            are any, which all launches use in turn.
         arena_bytes: Size of the arena.
         scratch_bytes: Size of a thread's scratch, which all launches use in turn.
         result_bytes: Size of the results.
@@ -65,8 +68,20 @@ def layout_of(plan: Plan, schedules: tuple[AnySchedule, ...], domain: Domain) ->
         _scratch(launch, schedule, domain)
         for launch, schedule in zip(plan.launches, schedules, strict=True)
     )
-    shares = 1 if isinstance(schedules[0], GpuSchedule) else None
-    return lay_out(plan, domain.buffer_rows, scratch * ELEMENT, shares)
+    if isinstance(schedules[0], GpuSchedule):
+        return lay_out(plan, domain.buffer_rows, scratch * ELEMENT, shares=1)
+    terms = max(_terms(launch, domain) for launch in plan.launches)
+    return lay_out(plan, domain.buffer_rows, scratch * ELEMENT, term_bytes=terms * ELEMENT)
+
+
+def _terms(launch: Launch, domain: Domain) -> int:
+    """Elements of the terms of sums into types."""
+    kernel = launch.kernels[0]
+    if not isinstance(kernel, Outer):
+        return 0
+    width = kernel.heads * kernel.k * kernel.n
+    counts = domain.rows_by_type(kernel.rows, launch.type_of(kernel.out).space)
+    return num_terms(counts, most_chunks(width)) * width
 
 
 def _scratch(launch: Launch, schedule: AnySchedule, domain: Domain) -> int:
@@ -88,6 +103,7 @@ def lay_out(
     rows: Callable[[Type], int],
     scratch_bytes: int = 0,
     shares: int | None = None,
+    term_bytes: int = 0,
 ) -> Layout:
     """Places every temporary at the lowest offset that is free while it lives.
 
@@ -110,6 +126,8 @@ def lay_out(
         offsets[buffer.name] = offset
         placed.append((buffer, offset))
     arena = max((offsets[b.name] + _aligned(size[b.name]) for b, _ in placed), default=0)
+    if term_bytes:
+        offsets[TERMS], arena = arena, arena + _aligned(term_bytes)
     results = sum(size[name] for name in plan.results)
     return Layout(offsets, arena, scratch_bytes, results, shares)
 

@@ -21,12 +21,15 @@ from hetune.variants.kernel.nodes import (
     Gemm,
     Kernel,
     Launch,
+    Outer,
     Rows,
     Schedule,
 )
 from hetune.variants.kernel.passes.phases import phased
 from hetune.variants.kernel.passes.softmax_forms import expanded, if_moderate
-from hetune.variants.kernel.passes.work import Formula, Term, formula
+from hetune.variants.kernel.passes.terms import Formula, Term
+from hetune.variants.kernel.passes.work import formula
+from hetune.variants.kernel.walk import domains
 from hetune.variants.plan.choices import Side
 from hetune.variants.plan.sides import default_variant, run_on
 from hetune.variants.plan.variants import Variant, device_of
@@ -88,7 +91,7 @@ class CandidateTable:
         device: That device.
         launches: The launch of each row, with softmaxes in the loops that the device has where no
             score is large, and its schedule.
-        families: The kernel family of each row: "product" (typed products alone), "traversal"
+        families: The kernel family of each row: "product" (products alone), "traversal"
             or "fused" (both).
         rows_of: By variant, the rows of its launches, in order.
         place_of: By the id of what is asked for, the position of what it runs.
@@ -217,10 +220,7 @@ class CandidateTable:
         gathers: list[tuple[int, Term]] = []
         tables: list[tuple[int, Term]] = []
         typed: list[tuple[int, int, int]] = []
-        walks = [
-            (row, Term(1, tuple(kernel.rows for kernel in launch.kernels)))
-            for row, (launch, _) in enumerate(self.launches)
-        ]
+        walks = [(row, Term(1, domains(launch))) for row, (launch, _) in enumerate(self.launches)]
         for row, (launch, schedule) in enumerate(self.launches):
             for name, position in structure_of(launch, schedule):
                 self._fixed[row, _COLUMN[name]] = position
@@ -294,4 +294,4 @@ def _family(launch: Launch) -> str:
     kinds = {type(kernel) for kernel in launch.kernels}
     if len(kinds) > 1:
         return "fused"
-    return "product" if kinds == {Gemm} else "traversal"
+    return "product" if kinds <= {Gemm, Outer} else "traversal"

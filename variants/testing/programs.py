@@ -124,7 +124,8 @@ def random_parameters(program: Program, graph: HeteroGraph, seed: int = 0) -> di
 
 def _rows(kind: Type, graph: HeteroGraph) -> int:
     counts = {
-        Space.NODE: graph.num_nodes,
+        Space.NODE: graph.num_targets,
+        Space.SOURCE: graph.num_sources,
         Space.EDGE: graph.num_edges,
         Space.NTYPE: graph.num_ntypes,
         Space.ETYPE: graph.num_etypes,

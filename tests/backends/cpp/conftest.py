@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from hetune.variants.backends.base import SCRATCH
+from hetune.variants.backends.base import SCRATCH, TERMS
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
@@ -108,6 +108,8 @@ def check(backend, graphs) -> Iterator[Callable[..., None]]:
             for threads in (1, more_threads):
                 values = _change(random_values(launch, place.index, graph, torch.float32), of)
                 values[SCRATCH] = torch.full((threads * share,), torch.nan)
+                widest = max(buffer.type.width for buffer in launch.buffers)
+                values[TERMS] = torch.full((300 * widest,), torch.nan)
                 torch.set_num_threads(threads)
                 run(values)
                 results.append(values)

@@ -45,6 +45,24 @@ class GroupsSlot:
 
 
 @dataclass(frozen=True, slots=True)
+class ChunksSlot:
+    """A field of the `TypeChunks` of a space's rows, or of their groups.
+
+    ``by_type``: types have sums of their own; ``chunks`` is what `most_chunks` gives.
+    """
+
+    rows: Rows
+    by_type: bool
+    chunks: int
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class TermsSlot:
+    """Memory for the terms of sums into types, float32."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeBlocksSlot:
     """First node of each block, and the end: int32 [B + 1]."""
 
@@ -59,7 +77,7 @@ class ScratchSlot:
     """Scratch memory, float32: a share for each thread."""
 
 
-_OwnSlot = ScratchSlot | GroupsSlot | NodeBlocksSlot | BlockOrderSlot
+_OwnSlot = ScratchSlot | GroupsSlot | NodeBlocksSlot | BlockOrderSlot | ChunksSlot | TermsSlot
 Slot = BufferSlot | IndexSlot | NodeTypeSlot | _OwnSlot
 
 
@@ -69,8 +87,9 @@ class CountSlot:
 
     ``"blocks"`` are those of nodes; ``"hubs"`` is how many of them begin before all others.
     ``"row_blocks"`` is the number of blocks of the launch's unblocked `RowGroups`; there is but
-    one. ``"scratch_stride"`` is the size of a thread's share of scratch memory, in elements; with
-    ``scratch`` a count is where that scratch begins in the share.
+    one; ``"chunk_blocks"`` that of its `TypeChunks`. ``"scratch_stride"`` is the size of a thread's
+    share of scratch memory, in elements; with ``scratch`` a count is where that scratch begins in
+    the share.
     """
 
     of: Rows | str
@@ -88,6 +107,14 @@ class Arguments(SlotTable[_OwnSlot, CountSlot]):
         kind += "" if only is End.NONE else f"{only}_"
         name = f"{rows.group or 'all'}_{rows.space}_{kind}{field}"
         return self._pointer(GroupsSlot(rows.group, rows.space, blocked, field, only), name)
+
+    def chunks(self, slot: ChunksSlot) -> str:
+        """Pointer to a field of the chunks of rows."""
+        return self._pointer(slot, f"chunk_{slot.field}")
+
+    def terms(self) -> str:
+        """Pointer to the terms of sums into types."""
+        return self._pointer(TermsSlot(), "terms")
 
     def scratch(self) -> str:
         """Pointer to all threads' scratch memory."""

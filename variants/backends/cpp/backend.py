@@ -11,14 +11,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hetune.variants.backends.base import SCRATCH, Place, Runner, only_on_cpu
+from hetune.variants.backends.base import SCRATCH, TERMS, Place, Runner, only_on_cpu
 from hetune.variants.backends.cpp.abi import (
     BlockOrderSlot,
+    ChunksSlot,
     CountSlot,
     GroupsSlot,
     NodeBlocksSlot,
     ScratchSlot,
     Slot,
+    TermsSlot,
 )
 from hetune.variants.backends.cpp.emit import Emitted, emit
 from hetune.variants.backends.cpp.fit import fitted
@@ -28,6 +30,7 @@ from hetune.variants.graph import cuts
 from hetune.variants.graph.row_groups import RowGroups, node_type_groups
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import kernel_threads
+from hetune.variants.graph.type_chunks import TypeChunks, edgewise_chunks, node_chunks
 from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.nodes import Launch, Rows, Schedule
@@ -148,6 +151,8 @@ def _parted(
         match slot:
             case ScratchSlot():
                 buffers.append((position, SCRATCH))
+            case TermsSlot():
+                buffers.append((position, TERMS))
             case BufferSlot(name):
                 if name not in temporary:
                     buffers.append((position, name))
@@ -173,6 +178,8 @@ def _bound(loaded: _Loaded, place: Place) -> Runner:
         *(_count(slot, code, schedule, place, scratch) for slot in code.counts)
     )
     buffers = loaded.buffers
+    if any(name == TERMS for _, name in buffers) and not (_chunks(code, place).terms >= 0).any():
+        buffers = tuple(buffer for buffer in buffers if buffer[1] != TERMS)
 
     def run(tensors: Mapping[str, Tensor]) -> bool:
         for position, name in buffers:
@@ -193,13 +200,18 @@ def _array(slot: Slot, schedule: Schedule, place: Place) -> Tensor:
             array = getattr(_groups(slot, schedule, place), field)
             assert isinstance(array, Tensor)
             return array
+        case ChunksSlot(field=field):
+            chunks = _chunks_of(slot, place)
+            array = getattr(chunks if field in TypeChunks._fields else chunks.groups, field)
+            assert isinstance(array, Tensor)
+            return array
         case NodeTypeSlot():
             return place.graph.ntype
         case NodeBlocksSlot():
             return cuts.node_blocks(place.index(""), schedule.block_nodes)
         case BlockOrderSlot():
             return cuts.block_order(place.index(""), schedule.block_nodes)
-        case BufferSlot() | ScratchSlot():
+        case BufferSlot() | ScratchSlot() | TermsSlot():
             raise AssertionError("buffers are given with every run")
 
 
@@ -217,6 +229,19 @@ def _groups(slot: GroupsSlot, schedule: Schedule, place: Place) -> RowGroups:
     return cuts.row_groups(place.index(slot.group), slot.space.value, block_nodes)
 
 
+def _chunks(code: Emitted, place: Place) -> TypeChunks:
+    """Those of the launch, which sums into types."""
+    return _chunks_of(next(s for s in code.pointers if isinstance(s, ChunksSlot)), place)
+
+
+def _chunks_of(slot: ChunksSlot, place: Place) -> TypeChunks:
+    rows = slot.rows
+    if rows.space is Space.NODE:
+        return node_chunks(place.graph, slot.by_type, slot.chunks)
+    index = place.index(rows.group)
+    return edgewise_chunks(index, rows.space.value, slot.by_type, slot.chunks)
+
+
 def _count(
     slot: CountSlot, code: Emitted, schedule: Schedule, place: Place, scratch: ScratchLayout
 ) -> int:
@@ -231,6 +256,8 @@ def _count(
             return scratch.stride
         case "scratch_start":
             return scratch.offsets[slot.scratch]
+        case "chunk_blocks":
+            return _chunks(code, place).groups.num_blocks
         case "row_blocks":
             groups = next(s for s in code.pointers if isinstance(s, GroupsSlot) and not s.blocked)
             return _groups(groups, schedule, place).num_blocks

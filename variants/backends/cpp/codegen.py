@@ -95,8 +95,8 @@ def _statement(statement: Statement) -> Iterator[str]:
             yield f"{_INDENT}[&](int32_t part_begin, int32_t part_end) INLINE_LAMBDA {{"
             yield from _indented((body,))
             yield f"}}, {', '.join(sums)});"
-        case ChunksWithStealing(var, turns, urgent, body):
-            yield "const bool overflowed ="
+        case ChunksWithStealing(var, turns, urgent, body, overflowed):
+            yield f"const bool {overflowed} ="
             yield f"{_INDENT}in_turns({turns}, {urgent}, threads, [&](int64_t {var}) {{"
             yield from _indented(body)
             yield "});"

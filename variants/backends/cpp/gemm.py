@@ -65,7 +65,7 @@ class GemmLowering:
         self.args = arguments
         self.node_blocked = node_blocked
         self.tilings = tilings(gemm, schedule)
-        self.operand = Operand(gemm, name, launch, schedule, arguments)
+        self.operand = Operand(gemm.factor, name, launch, schedule, arguments)
         self.by_dot = gemm.n <= _DOT_WIDTH and gemm.k >= _DOT_DEPTH
         self.asks_by_lines = self.operand.comes_by_lines and not self.by_dot
         self.by_type = launch.type_of(gemm.w).space

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hetune.variants.backends.cpp.abi import Arguments, ScratchSlot, Slot
+from hetune.variants.backends.cpp.abi import Arguments, ScratchSlot, Slot, TermsSlot
 from hetune.variants.backends.cpp.flat_softmax import FlatSoftmax, softmax_across_edges
 from hetune.variants.backends.cpp.folded_dots import FoldedDots, has_folded_dots
 from hetune.variants.backends.cpp.gemm import GemmLowering
 from hetune.variants.backends.cpp.one_pass import OnePass, softmax_in_one_pass
+from hetune.variants.backends.cpp.outer import OuterLowering
 from hetune.variants.backends.cpp.pieces import pointer_type
 from hetune.variants.backends.cpp.rows import (
     CHUNK_ROWS,
@@ -30,8 +31,9 @@ from hetune.variants.backends.cpp.target import (
 )
 from hetune.variants.backends.cpp.traversal import TraversalLowering
 from hetune.variants.backends.slots import BufferSlot
+from hetune.variants.errors import KernelError
 from hetune.variants.kernel.blocks import is_node_blocked
-from hetune.variants.kernel.nodes import Gemm, Kernel, Launch, Rows, Schedule, Traversal
+from hetune.variants.kernel.nodes import Gemm, Kernel, Launch, Outer, Rows, Schedule, Traversal
 from hetune.variants.kernel.passes.idle import leaves_out_idle
 from hetune.variants.kernel.passes.softmax_forms import expanded, three_passes
 from hetune.variants.program.nodes import Space
@@ -45,6 +47,8 @@ def lower(
     Raises:
         KernelError: a kernel cannot be compiled as it stands.
     """
+    if isinstance(launch.kernels[0], Outer):
+        return _by_types(launch.kernels[0], launch, schedule, arguments, comment)
     functions, calls = _by_blocks(launch, schedule, arguments)
     chunks = StaticChunks(_blocks(launch, arguments))
     if is_node_blocked(launch):
@@ -52,6 +56,23 @@ def lower(
         chunks = replace(chunks, order=order, urgent=hubs)
     return TranslationUnit(
         comment, _context(launch, arguments), functions, _entry(launch, arguments, chunks, calls)
+    )
+
+
+def _by_types(
+    outer: Outer, launch: Launch, schedule: Schedule, arguments: Arguments, comment: str
+) -> TranslationUnit:
+    """Sums of chunks, and then of these: a type is ended when all its chunks are there."""
+    lowered = OuterLowering(outer, "kernel_0", launch, schedule, arguments)
+    functions = lowered.functions()
+    chunks = StaticChunks(arguments.count("chunk_blocks"))
+    calls = (Do("kernel_0(c, block)"),)
+    end = ChunksWithStealing("type", lowered.types, "0", (Do("kernel_0_end(c, type)"),), "ended")
+    return TranslationUnit(
+        comment,
+        _context(launch, arguments),
+        functions,
+        _entry(launch, arguments, chunks, calls, (end, Do("return overflowed || ended"))),
     )
 
 
@@ -82,7 +103,7 @@ def _by_blocks(
         lowered: GemmLowering | TraversalLowering
         if isinstance(kernel, Gemm):
             lowered = GemmLowering(kernel, name, launch, schedule, arguments, node_blocked)
-        else:
+        elif isinstance(kernel, Traversal):
             folded = has_folded_dots(kernel, launch, schedule.lanes)
             lowered = (FoldedDots if folded else TraversalLowering)(
                 kernel,
@@ -93,6 +114,8 @@ def _by_blocks(
                 node_blocked,
                 leaves_out_idle=i in idle,
             )
+        else:
+            raise KernelError("sums into types are no block's: give them their own launch")
         functions += lowered.functions()
     return tuple(functions), (*_own_scratch(launch, arguments), *calls)
 
@@ -150,13 +173,17 @@ def _pointer_type(slot: Slot, launch: Launch) -> str:
     match slot:
         case BufferSlot(name):
             return pointer_type(launch.buffer(name).element)
-        case ScratchSlot():
+        case ScratchSlot() | TermsSlot():
             return "float*"
     return "const int32_t*"
 
 
 def _entry(
-    launch: Launch, arguments: Arguments, chunks: StaticChunks, calls: tuple[Statement, ...]
+    launch: Launch,
+    arguments: Arguments,
+    chunks: StaticChunks,
+    calls: tuple[Statement, ...],
+    end: tuple[Statement, ...] = (Do("return overflowed || has_overflowed()"),),
 ) -> Function:
     body: list[Statement] = [Declare("Context", "c")]
     shared = any(isinstance(slot, ScratchSlot) for slot, _ in arguments.pointers)
@@ -173,7 +200,7 @@ def _entry(
         turn = "turn"
         calls = (Declare("const int64_t", "block", f"{chunks.order}[turn]"), *calls)
     body.append(ChunksWithStealing(turn, "blocks", chunks.urgent, calls))
-    body.append(Do("return overflowed || has_overflowed()"))
+    body += end
     return Function(
         "the launch; see its slots for the order of the arguments",
         "EXPORT int hetune_launch",

@@ -1,4 +1,4 @@
-"""The rows that a Gemm multiplies: where they lie, or how they are summed up first."""
+"""The rows that a product multiplies: where they lie, or how they are summed up first."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from hetune.variants.backends.cpp.values import apply
 from hetune.variants.kernel.nodes import (
     Direct,
     Element,
+    Factor,
     Gather,
-    Gemm,
     Launch,
     Rows,
     Schedule,
@@ -40,12 +40,12 @@ LINE = 16
 
 
 class Operand:
-    """Lowers the left operand of one Gemm."""
+    """Lowers an operand of one product."""
 
     def __init__(
-        self, gemm: Gemm, name: str, launch: Launch, schedule: Schedule, arguments: Arguments
+        self, factor: Factor, name: str, launch: Launch, schedule: Schedule, arguments: Arguments
     ) -> None:
-        self.gemm = gemm
+        self.factor = factor
         self.name = name
         self.launch = launch
         self.schedule = schedule
@@ -54,15 +54,15 @@ class Operand:
     @property
     def weights_per_head(self) -> bool:
         """Whether each head sums its segments with weights of its own."""
-        x = self.gemm.x
+        x = self.factor.x
         if not isinstance(x, SegmentSum) or x.weight is None:
             return False
-        return self.launch.type_of(x.weight).width == self.gemm.heads
+        return self.launch.type_of(x.weight).width == self.factor.heads
 
     @property
     def has_lines(self) -> bool:
         """Whether a tile goes along its rows line by line, and may ask for some in each."""
-        lines, rest = divmod(self.gemm.k, LINE)
+        lines, rest = divmod(self.factor.k, LINE)
         return self.schedule.prefetch > 0 and lines >= _SPREAD_LINES and rest == 0
 
     @property
@@ -71,20 +71,20 @@ class Operand:
 
         All at once they would fill the buffers of what the caches wait for.
         """
-        x = self.gemm.x
+        x = self.factor.x
         if isinstance(x, SegmentSum) or not self.has_lines or self.is_narrow:
             return False
         return isinstance(x, Gather) or not self.launch.buffer(x.buffer).scratch
 
     def next_rows(self, row: str) -> list[Statement]:
         """Pointers to the rows of the next tile, of which ``row`` is row m."""
-        pointer = self._operand_pointer(row)
+        pointer = self.pointer(row)
         return [Declare("const float*", "next[M]"), each_row(Assign("next[m]", pointer))]
 
     @property
     def element(self) -> Element:
         """What rows are made of where they lie."""
-        return self.launch.buffer(self.gemm.x.buffer).element
+        return self.launch.buffer(self.factor.x.buffer).element
 
     @property
     def is_narrow(self) -> bool:
@@ -94,24 +94,24 @@ class Operand:
     @property
     def is_computed(self) -> bool:
         """Whether a tile computes its rows, into an array of its own."""
-        x = self.gemm.x
+        x = self.factor.x
         active = isinstance(x, Direct) and x.fn != ""
         return isinstance(x, SegmentSum) or active or self.is_narrow
 
     def setup(self, row: str, array: str) -> list[Statement]:
         """Pointers to a tile's rows: ``row`` is its row m, ``array`` what arrays begin with."""
-        gemm = self.gemm
+        factor = self.factor
         pointers = Declare("const float*", "x[M]")
-        width = gemm.heads * gemm.k
-        if self.is_computed and not isinstance(gemm.x, SegmentSum):
+        width = factor.heads * factor.k
+        if self.is_computed and not isinstance(factor.x, SegmentSum):
             return [
                 Declare(array, f"active[M][{width}]"),
-                For("int", "m", "0", "M", tuple(self._activate(gemm.x, row, width))),
+                For("int", "m", "0", "M", tuple(self.activate(factor.x, row, width))),
                 pointers,
                 each_row(Assign("x[m]", "active[m]")),
             ]
-        if not isinstance(gemm.x, SegmentSum):
-            pointer = Assign("x[m]", self._operand_pointer(row))
+        if not isinstance(factor.x, SegmentSum):
+            pointer = Assign("x[m]", self.pointer(row))
             return [pointers, each_row(pointer)]
         total = (
             Declare(array, f"sums[M][{width}]"),
@@ -128,9 +128,10 @@ class Operand:
         )
         return list(total)
 
-    def _activate(self, x: Direct | Gather, row: str, width: int) -> list[Statement]:
+    def activate(self, x: Direct | Gather, row: str, width: int) -> list[Statement]:
+        """Computes the operand of a row into ``active[m]``."""
         pointers = f"const {pointer_type(self.element)}"
-        body: list[Statement] = [Declare(pointers, "raw", self._operand_pointer(row))]
+        body: list[Statement] = [Declare(pointers, "raw", self.pointer(row))]
         for piece in cut(width, self.schedule.lanes):
             active = loaded(self.element, piece.type, "raw", piece.offset)
             if isinstance(x, Direct) and x.fn:
@@ -140,17 +141,17 @@ class Operand:
 
     def prefetch(self, tallest: int) -> list[Statement]:
         """Ask for the operand rows of the next tile before this one is computed."""
-        gemm = self.gemm
-        if isinstance(gemm.x, Direct) or not self.schedule.prefetch:
+        factor = self.factor
+        if isinstance(factor.x, Direct) or not self.schedule.prefetch:
             return []
-        width = self.launch.type_of(gemm.x.buffer).width
+        width = self.launch.type_of(factor.x.buffer).width
         ask: tuple[Statement, ...]
-        if isinstance(gemm.x, Gather):
-            pointer = self._operand_pointer("rows[next]")
+        if isinstance(factor.x, Gather):
+            pointer = self.pointer("rows[next]")
             ask = (Do(f"prefetch_row<{width}>({pointer})"),)
         else:
-            edge = f"{self.args.index(gemm.rows.group, 'dst_pair_indptr')}[rows[next]]"
-            pointer = self._edge_pointer(gemm.x, "edge")
+            edge = f"{self.args.index(factor.rows.group, 'dst_pair_indptr')}[rows[next]]"
+            pointer = self._edge_pointer(factor.x, "edge")
             ask = (
                 Declare("const int32_t", "edge", edge),
                 Do(f"prefetch_row<{width}>({pointer})"),
@@ -160,18 +161,19 @@ class Operand:
             For("int32_t", "next", "i + height", "next_stop", ask),
         ]
 
-    def _operand_pointer(self, row: str) -> str:
-        gemm = self.gemm
-        if isinstance(gemm.x, Gather):
-            index = node_of(self.args, gemm.rows, row, gemm.x.end)
+    def pointer(self, row: str) -> str:
+        """The expression of a pointer to the operand of a row, where it is no sum."""
+        factor = self.factor
+        if isinstance(factor.x, Gather):
+            index = node_of(self.args, factor.rows, row, factor.x.end)
         else:
-            index = own_row(self.args, gemm.rows, row)
-        width = self.launch.type_of(gemm.x.buffer).width
-        return f"{self.args.buffer(gemm.x.buffer)} + int64_t({index}) * {width}"
+            index = own_row(self.args, factor.rows, row)
+        width = self.launch.type_of(factor.x.buffer).width
+        return f"{self.args.buffer(factor.x.buffer)} + int64_t({index}) * {width}"
 
     def _edge_pointer(self, x: SegmentSum, edge: str) -> str:
         """The row that an edge adds to its segment."""
-        edges = Rows(Space.EDGE, self.gemm.rows.group)
+        edges = Rows(Space.EDGE, self.factor.rows.group)
         if self.launch.type_of(x.buffer).space is Space.EDGE:
             index = own_row(self.args, edges, edge)
         else:
@@ -181,10 +183,10 @@ class Operand:
 
     def segment_sum(self) -> Function:
         """The function that sums a pair's segment."""
-        gemm, args = self.gemm, self.args
-        x = gemm.x
+        factor, args = self.factor, self.args
+        x = factor.x
         assert isinstance(x, SegmentSum)
-        pointer = args.index(gemm.rows.group, "dst_pair_indptr")
+        pointer = args.index(factor.rows.group, "dst_pair_indptr")
         body: list[Statement] = [
             Declare("const int32_t", "begin", f"{pointer}[pair]"),
             Declare("const int32_t", "end", f"{pointer}[pair + 1]"),
@@ -203,23 +205,23 @@ class Operand:
 
     def _sum_tiles(self) -> list[list[tuple[int, Piece]]]:
         """Pieces of the operand with their heads, as many at a time as registers hold."""
-        gemm, lanes = self.gemm, self.schedule.lanes
+        factor, lanes = self.factor, self.schedule.lanes
         if self.weights_per_head:
-            pieces = [(h, p) for h in range(gemm.heads) for p in cut(gemm.k, lanes)]
+            pieces = [(h, p) for h in range(factor.heads) for p in cut(factor.k, lanes)]
         else:
-            pieces = [(0, p) for p in cut(gemm.heads * gemm.k, lanes)]
+            pieces = [(0, p) for p in cut(factor.heads * factor.k, lanes)]
         return [pieces[i : i + _SUM_VECTORS] for i in range(0, len(pieces), _SUM_VECTORS)]
 
     def _sum_tile(self, x: SegmentSum, tile: list[tuple[int, Piece]]) -> list[Statement]:
-        gemm, args = self.gemm, self.args
+        factor, args = self.factor, self.args
         per_head = self.weights_per_head
-        shares_rows = per_head and self.launch.type_of(x.buffer).width == gemm.k
+        shares_rows = per_head and self.launch.type_of(x.buffer).width == factor.k
 
         def name(h: int, p: Piece) -> str:
-            return f"sum_{h * gemm.k + p.offset}"
+            return f"sum_{h * factor.k + p.offset}"
 
         loop: list[Statement] = []
-        if self.schedule.prefetch and gemm.k >= LINE:
+        if self.schedule.prefetch and factor.k >= LINE:
             width = self.launch.type_of(x.buffer).width
             loop += [
                 Declare(
@@ -230,14 +232,14 @@ class Operand:
         pointers = f"const {pointer_type(self.element)}"
         loop.append(Declare(pointers, "in", self._edge_pointer(x, "e")))
         if x.weight is not None:
-            edges = Rows(Space.EDGE, gemm.rows.group)
+            edges = Rows(Space.EDGE, factor.rows.group)
             row = own_row(args, edges, "e")
-            heads = gemm.heads if per_head else 1
+            heads = factor.heads if per_head else 1
             for h in sorted({h for h, _ in tile}):
                 place = f"int64_t({row}) * {heads} + {h}" if heads > 1 else row
                 loop.append(Declare("const float", f"a_{h}", f"{args.buffer(x.weight)}[{place}]"))
         for h, p in tile:
-            offset = p.offset if shares_rows else h * gemm.k + p.offset
+            offset = p.offset if shares_rows else h * factor.k + p.offset
             term = loaded(self.element, p.type, "in", offset)
             if x.weight is not None:
                 term = f"a_{h} * {term}"
@@ -251,7 +253,7 @@ class Operand:
                 (name(h, p) for h, p in tile),
                 lambda start, stop: For("int32_t", "e", start, stop, tuple(loop), unroll=unroll),
             ),
-            *(Do(f"store({at('sum', h * gemm.k + p.offset)}, {name(h, p)})") for h, p in tile),
+            *(Do(f"store({at('sum', h * factor.k + p.offset)}, {name(h, p)})") for h, p in tile),
         ]
 
 

@@ -82,14 +82,15 @@ class InParts:
 class ChunksWithStealing:
     """Runs the body once for each ``var`` below ``turns``, shared out among ``threads``.
 
-    The first ``urgent`` are begun before all others. Declares ``overflowed``: whether a number
-    outgrew a float.
+    The first ``urgent`` are begun before all others. Declares ``overflowed``, under this name or
+    another: whether a number outgrew a float.
     """
 
     var: str
     turns: str
     urgent: str
     body: tuple[Statement, ...]
+    overflowed: str = "overflowed"
 
 
 @dataclass(frozen=True, slots=True)

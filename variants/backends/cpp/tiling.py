@@ -46,28 +46,33 @@ def tilings(gemm: Gemm, schedule: Schedule) -> dict[int, ColumnTiling]:
     have few rows: groups of few rows are common where there are many relations.
     """
     wide = max(1, schedule.col_vectors)
-    usual = _columns(gemm, schedule, wide)
-    accumulators = min(_ACCUMULATORS, schedule.row_tile * wide)
-    tallest = max(schedule.row_tile, min(_MOST_ROWS, accumulators // usual.vectors))
+    usual = column_tiling(gemm.n, schedule.lanes, wide, adds=gemm.accumulate)
+    tallest = tallest_tile(schedule, usual)
     enough = _LATENCY * (1 if schedule.lanes == _WIDEST_LANES else 2)
     found = {tallest: usual}
     for rows in range(min(tallest - 1, SHORT_ROWS), 0, -1):
         vectors = wide
         while rows * vectors < enough:
             vectors *= 2
-        found[rows] = _columns(gemm, schedule, vectors)
+        found[rows] = column_tiling(gemm.n, schedule.lanes, vectors, adds=gemm.accumulate)
     return found
 
 
-def _columns(gemm: Gemm, schedule: Schedule, wide: int) -> ColumnTiling:
-    """Cut the columns into tiles of so many vectors."""
-    n, pieces = gemm.n, cover(gemm.n, schedule.lanes)
-    if gemm.accumulate and len(pieces) > 1 and (wide == 1 or len(pieces) % wide == 1):
+def tallest_tile(schedule: Schedule, columns: ColumnTiling) -> int:
+    """Rows of the tallest tile: more than the schedule says where there are few columns."""
+    accumulators = min(_ACCUMULATORS, schedule.row_tile * max(1, schedule.col_vectors))
+    return max(schedule.row_tile, min(_MOST_ROWS, accumulators // columns.vectors))
+
+
+def column_tiling(n: int, lanes: int, wide: int, *, adds: bool) -> ColumnTiling:
+    """Cut n columns into tiles of so many vectors, which may be added to what is there."""
+    pieces = cover(n, lanes)
+    if adds and len(pieces) > 1 and (wide == 1 or len(pieces) % wide == 1):
         # The last piece stands in a tile of its own: it must not add where another one has added.
         start = pieces[-2].offset + pieces[-2].lanes
-        pieces = (*pieces[:-1], *cut(n - start, schedule.lanes, start))
+        pieces = (*pieces[:-1], *cut(n - start, lanes, start))
     tiles = [pieces[i : i + wide] for i in range(0, len(pieces), wide)]
-    columns = wide * schedule.lanes
+    columns = wide * lanes
     full = sum(1 for i, _ in enumerate(tiles) if (i + 1) * columns <= n)
     if full < 2:
         return ColumnTiling(0, 0, (), tuple(tiles))

@@ -42,8 +42,8 @@ class TritonGemmLowering:
         self.args = TritonArguments(launch)
         self.helpers: set[str] = set()
         self.typed = launch.type_of(gemm.w).space is not Space.SHARED
-        self.columns = _tile(gemm.n, schedule.tile_columns)
-        self.k = _tile(gemm.k, schedule.k_of_tile(self._sums))
+        self.columns = tile_of(gemm.n, schedule.tile_columns)
+        self.k = tile_of(gemm.k, schedule.k_of_tile(self._sums))
         self.pieces = _PIECES if self._sums and self.k < gemm.k else _PIECES[:1]
         self.size = schedule.rows_of_tile(self._sums, precision)
         self.edges = schedule.edges
@@ -154,7 +154,7 @@ class TritonGemmLowering:
         if gemm.n % self.columns:
             masks.append(f"(column < {gemm.n})[None, :]")
         mask = f", mask={' & '.join(masks)}, other=0.0" if masks else ""
-        rows = f"{_wide(f'{k}[:, None]', gemm.k * gemm.n)} * {gemm.n}"
+        rows = f"{wide(f'{k}[:, None]', gemm.k * gemm.n)} * {gemm.n}"
         x, w = f"x_tile{piece}", f"w_tile{piece}"
         loaded = TritonLet(w, f"tl.load(w_start + {rows} + column[None, :]{mask})")
         how = f', input_precision="{self.precision}"'
@@ -173,7 +173,7 @@ class TritonGemmLowering:
         if self.typed:
             start += f" + kind.to(tl.int64) * {gemm.heads * size}"
         if gemm.heads > 1:
-            start += f" + {_wide('head', gemm.heads * size)} * {size}"
+            start += f" + {wide('head', gemm.heads * size)} * {size}"
         return [TritonLet("w_start", start)]
 
     def _operand_rows(self) -> list[TritonStatement]:
@@ -338,10 +338,11 @@ class TritonGemmLowering:
         return [TritonLet("total", f"total + tl.load({place}{mask})")]
 
 
-def _tile(extent: int, most: int) -> int:
+def tile_of(extent: int, most: int) -> int:
+    """The extent of a tile: a power of two, of which `tl.dot` wants a least one."""
     return max(_LEAST, min(power_of_two(extent), most))
 
 
-def _wide(number: str, product: int) -> str:
+def wide(number: str, product: int) -> str:
     """A factor of a product that gets as large, in 64 bits where 32 are too few."""
     return number if product < 1 << 31 else f"{number}.to(tl.int64)"

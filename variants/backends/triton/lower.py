@@ -7,16 +7,20 @@ from dataclasses import dataclass
 from hetune.variants.backends.triton.arguments import Count, Grid, Slot, TritonArguments
 from hetune.variants.backends.triton.fill import FillLowering
 from hetune.variants.backends.triton.gemm import TritonGemmLowering
+from hetune.variants.backends.triton.outer import ClearLowering, TritonOuterLowering
 from hetune.variants.backends.triton.shared import JoinLowering, SharedLowering
 from hetune.variants.backends.triton.target import TritonFunction, TritonUnit
 from hetune.variants.backends.triton.traversal import TritonTraversalLowering
 from hetune.variants.backends.triton.values import HELPERS
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
-from hetune.variants.kernel.nodes import Gemm, Launch, Traversal
+from hetune.variants.kernel.nodes import Gemm, Launch, Outer, Traversal
 from hetune.variants.kernel.passes.gpu_kernels import gpu_kernels
 from hetune.variants.kernel.passes.phases import phase_of, phased
 
-_Part = TritonGemmLowering | FillLowering | TritonTraversalLowering | SharedLowering
+_Part = (
+    TritonGemmLowering | FillLowering | TritonTraversalLowering | SharedLowering
+    | ClearLowering | TritonOuterLowering
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ def lower(
         parts: list[_Part] = []
         if isinstance(kernels[0], Gemm):
             parts += _products(kernels[0], name, launch, schedule, precision)
+        elif isinstance(kernels[0], Outer):
+            parts += _sums(kernels[0], name, launch, schedule, precision)
         else:
             walks = tuple(kernel for kernel in kernels if isinstance(kernel, Traversal))
             parts += _walks(walks, name, launch, schedule)
@@ -81,6 +87,13 @@ def _products(
 ) -> list[TritonGemmLowering | FillLowering]:
     product = TritonGemmLowering(gemm, name, launch, schedule, precision)
     return [product, FillLowering(gemm, f"{name}_fill", launch)] if gemm.fill else [product]
+
+
+def _sums(
+    outer: Outer, name: str, launch: Launch, schedule: GpuSchedule, precision: str
+) -> list[ClearLowering | TritonOuterLowering]:
+    sums = TritonOuterLowering(outer, name, launch, schedule, precision)
+    return [sums] if outer.accumulate else [ClearLowering(outer, f"{name}_clear", launch), sums]
 
 
 def _called(function: TritonFunction, arguments: TritonArguments, grid: Grid) -> Lowered:

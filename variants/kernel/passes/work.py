@@ -9,6 +9,8 @@ The formulas, for a row of `width` elements, of 4 or 2 bytes each:
   operations, twice that with a weight. A tail counts as a `Traversal` of the rows does, and an
   operand's function once for each of its elements. Of M nodes limited to those with an edge
   (``only``) no more than there are pairs are read, multiplied and, without ``fill``, written.
+- `Outer` over M rows: 2 M heads k n matrix operations, or as many of vectors where k or n is 1;
+  one more per element of the left operand for the scale. Each type's matrix is written once.
 - `Traversal`: a statement runs once per row of its loop, over all rows of the domain. An
   elementwise function costs one operation per element (`leaky_relu` two; those in `SPECIAL` are
   counted apart), an inner product two per element, an update or
@@ -29,8 +31,7 @@ Weights of a `Gemm` count once per type. They stay in cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
-from dataclasses import dataclass, fields
+from collections.abc import Set
 from math import prod
 
 from hetune.variants.kernel.nodes import (
@@ -38,6 +39,7 @@ from hetune.variants.kernel.nodes import (
     Def,
     Direct,
     Expr,
+    Factor,
     FoldAxis,
     ForEach,
     Gather,
@@ -45,6 +47,7 @@ from hetune.variants.kernel.nodes import (
     Init,
     Inner,
     Launch,
+    Outer,
     Read,
     Rows,
     SegmentSum,
@@ -55,10 +58,8 @@ from hetune.variants.kernel.nodes import (
 )
 from hetune.variants.kernel.passes.idle import adds_sums_over
 from hetune.variants.kernel.passes.index_lists import lists_to
+from hetune.variants.kernel.passes.terms import Count, Formula, Term, Work
 from hetune.variants.program.nodes import End, Space
-
-Count = Callable[[Rows], int]
-"""Rows of a space and group. ``Rows(ETYPE, group)``: the group's edge types that have edges."""
 
 SPECIAL = frozenset(
     {
@@ -71,84 +72,6 @@ SPECIAL = frozenset(
 _INDEX_BYTES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a launch does. Counts add up: ``a + b`` is the work of both, one after the other.
-
-    Attributes:
-        matrix_flops: Multiplications and additions of typed matrix products.
-        vector_flops: Simple elementwise operations.
-        special: Evaluations of functions in `SPECIAL`.
-        read_bytes: Bytes of distinct rows read.
-        write_bytes: Bytes of distinct rows written.
-        index_bytes: Bytes of index lists followed.
-        gathered_bytes: Bytes of rows read at sources, repeats included.
-        gathers: Rows read at sources, repeats included.
-        touched_bytes: Bytes of all rows read and written, repeats included.
-        scratch_bytes: Those of them that are in scratch.
-    """
-
-    matrix_flops: int = 0
-    vector_flops: int = 0
-    special: int = 0
-    read_bytes: int = 0
-    write_bytes: int = 0
-    index_bytes: int = 0
-    gathered_bytes: int = 0
-    gathers: int = 0
-    touched_bytes: int = 0
-    scratch_bytes: int = 0
-
-    @property
-    def flops(self) -> int:
-        """All operations, a special function counted as one."""
-        return self.matrix_flops + self.vector_flops + self.special
-
-    def __add__(self, other: Work) -> Work:
-        return Work(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Work)))
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """``factor`` times the count of all ``rows`` together, but of no more than ``cap``."""
-
-    factor: int
-    rows: tuple[Rows, ...]
-    cap: Rows | None = None
-
-    def at(self, count: Count) -> int:
-        """Its value for counts."""
-        total = sum(count(rows) for rows in self.rows)
-        return self.factor * (total if self.cap is None else min(total, count(self.cap)))
-
-
-@dataclass(frozen=True, slots=True)
-class Formula:
-    """The work of a launch before counts are known.
-
-    Attributes:
-        terms: What to add up for each field of `Work`.
-        gathers: For each read at sources: its bytes, and those of the rows to pick from.
-    """
-
-    terms: tuple[tuple[str, Term], ...]
-    gathers: tuple[tuple[Term, Term], ...]
-
-    def at(self, count: Count) -> Work:
-        """The work on a graph.
-
-        Args:
-            count: How many rows there are; asked for the spaces and groups that the launch
-                names, and for src_pair and dst_pair of the groups whose edges it walks.
-        """
-        total = dict.fromkeys((f.name for f in fields(Work)), 0)
-        for name, term in self.terms:
-            total[name] += term.at(count)
-        for gathered, _ in self.gathers:
-            total["gathered_bytes"] += gathered.at(count)
-        return Work(**total)
-
-
 def formula(launch: Launch) -> Formula:
     """The work of a verified launch."""
     tally = _Tally(launch)
@@ -156,6 +79,8 @@ def formula(launch: Launch) -> Formula:
         match kernel:
             case Gemm():
                 tally.gemm(kernel)
+            case Outer():
+                tally.outer(kernel)
             case Traversal():
                 tally.traversal(kernel)
     return tally.formula()
@@ -275,7 +200,7 @@ class _Tally:
         width = gemm.heads * gemm.n
         limit = limit_of(gemm)
         self._add("matrix_flops", 2 * width * gemm.k, rows, cap=limit)
-        self._operand(gemm, limit)
+        self._operand(gemm.factor, limit)
         for name in (gemm.scale, gemm.bias):
             if name is not None:
                 self._read_rows(name, rows, End.NONE, limit)
@@ -301,13 +226,28 @@ class _Tally:
             written = rows if gemm.fill else limit
             self._write_rows(gemm.out, rows, end, gemm.accumulate, written)
 
-    def _operand(self, gemm: Gemm, limit: Rows) -> None:
-        rows = gemm.rows
-        match gemm.x:
+    def outer(self, outer: Outer) -> None:
+        rows, out = outer.rows, self._all(outer.out)
+        flops = "vector_flops" if 1 in (outer.k, outer.n) else "matrix_flops"
+        self._add(flops, 2 * outer.heads * outer.k * outer.n, rows)
+        for factor in outer.factors:
+            self._operand(factor, rows)
+        if outer.scale is not None:
+            self._read_rows(outer.scale, rows, End.NONE)
+            self._add("vector_flops", outer.heads * outer.k, rows)
+        if out.space is not Space.SHARED:
+            self._follow(rows)  # rows by type
+        if rows.space is Space.EDGE and rows.group:
+            self._follow(rows)  # the group's positions
+        self._write_rows(outer.out, out, End.NONE, outer.accumulate)
+
+    def _operand(self, factor: Factor, limit: Rows) -> None:
+        rows, width = factor.rows, factor.heads * factor.k
+        match factor.x:
             case Direct(buffer, fn):
                 self._read_rows(buffer, rows, End.NONE, limit)
                 if fn:
-                    self._function(fn, gemm.heads * gemm.k, rows, limit)
+                    self._function(fn, width, rows, limit)
             case Gather(buffer, end):
                 self._read_rows(buffer, rows, end)
                 self._follow(rows)
@@ -319,10 +259,10 @@ class _Tally:
                     self._follow(edges)
                 if rows.group and (end is End.NONE or weight is not None):
                     self._follow(edges)  # the group's positions
-                self._add("vector_flops", gemm.heads * gemm.k, edges)
+                self._add("vector_flops", width, edges)
                 if weight is not None:
                     self._read_rows(weight, edges, End.NONE)
-                    self._add("vector_flops", gemm.heads * gemm.k, edges)
+                    self._add("vector_flops", width, edges)
 
     # Traversals.
 

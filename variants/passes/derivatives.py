@@ -1,0 +1,143 @@
+"""Derivatives of the elementwise functions: one line each. Where there are two, torch's choice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from hetune.variants.program.builder import Builder
+from hetune.variants.program.nodes import Map
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A value of a program under construction, with arithmetic."""
+
+    builder: Builder
+    name: str
+
+    def __call__(self, fn: str, *others: Rows, const: float | None = None) -> Rows:
+        """A function of `Map`, of this and others."""
+        op = Map(fn, (self.name, *(other.name for other in others)), const)
+        return Rows(self.builder, self.builder.emit(op, fn))
+
+    def __add__(self, other: Rows | float) -> Rows:
+        return self("add", other) if isinstance(other, Rows) else self("shift", const=other)
+
+    def __sub__(self, other: Rows) -> Rows:
+        return self("sub", other)
+
+    def __mul__(self, other: Rows | float) -> Rows:
+        if not isinstance(other, Rows):
+            return self("scale", const=other)
+        types = self.builder.types
+        x, y = sorted((self, other), key=lambda rows: len(types[rows.name].shape))
+        return x("mul", y)
+
+    def __truediv__(self, other: Rows) -> Rows:
+        return self("div", other)
+
+    def __neg__(self) -> Rows:
+        return self * -1.0
+
+    def without(self) -> Rows:
+        """One minus these."""
+        return self("one_minus")
+
+    def positive(self) -> Rows:
+        """1 where these are above 0, else 0."""
+        return self("step")
+
+
+def _more(x: Rows, z: Rows) -> Rows:
+    """1 where x > z, 0 where x < z, a half where they are equal."""
+    difference = x - z
+    return (difference.positive() - (-difference).positive() + 1.0) * 0.5
+
+
+def _leaky(g: Rows, x: Rows, slope: float) -> Rows:
+    return g * (x.positive() * (1.0 - slope) + slope)
+
+
+def _elu(g: Rows, x: Rows, y: Rows, alpha: float) -> Rows:
+    above = x.positive()
+    return g * (above + above.without()("mask", y + alpha))
+
+
+def _silu(g: Rows, x: Rows, y: Rows) -> Rows:
+    gate = x("sigmoid")
+    return g * (gate + y * gate.without())
+
+
+_DENSITY_AT_0 = 1 / math.sqrt(2 * math.pi)
+"""Of the normal distribution."""
+
+
+def _gelu(g: Rows, x: Rows) -> Rows:
+    x = x + x("abs").positive().without() * 1e-20  # what 0 is divided by itself
+    density = (x("square") * -0.5)("exp") * _DENSITY_AT_0
+    return g * (x("gelu") / x + x * density)
+
+
+def _power(g: Rows, x: Rows, exponent: float) -> Rows | None:
+    return g * (x("pow_c", const=exponent - 1.0) * exponent) if exponent else None
+
+
+UNARY: MappingProxyType[str, Callable[[Rows, Rows, Rows, float], Rows | None]] = MappingProxyType(
+    {
+        "leaky_relu": lambda g, x, y, c: _leaky(g, x, c),
+        "elu": lambda g, x, y, c: _elu(g, x, y, c),
+        "scale": lambda g, x, y, c: g * c,
+        "shift": lambda g, x, y, c: g,
+        "clamp_min": lambda g, x, y, c: g * (-x + c).positive().without(),
+        "clamp_max": lambda g, x, y, c: g * (x + -c).positive().without(),
+        "pow_c": lambda g, x, y, c: _power(g, x, c),
+        "relu": lambda g, x, y, c: x("mask", g),
+        "gelu": lambda g, x, y, c: _gelu(g, x),
+        "silu": lambda g, x, y, c: _silu(g, x, y),
+        "softplus": lambda g, x, y, c: g * x("sigmoid"),
+        "exp": lambda g, x, y, c: g * y,
+        "log": lambda g, x, y, c: g / x,
+        "sigmoid": lambda g, x, y, c: g * (y * y.without()),
+        "tanh": lambda g, x, y, c: g * y("square").without(),
+        "sin": lambda g, x, y, c: g * x("cos"),
+        "cos": lambda g, x, y, c: g * -x("sin"),
+        "abs": lambda g, x, y, c: g * (x.positive() - (-x).positive()),
+        "sqrt": lambda g, x, y, c: g / (y * 2.0),
+        "rsqrt": lambda g, x, y, c: g * (y("square") * y * -0.5),
+        "rsqrt0": lambda g, x, y, c: g * (y("square") * y * -0.5),
+        "square": lambda g, x, y, c: g * (x * 2.0),
+        "step": lambda g, x, y, c: None,
+        "reciprocal": lambda g, x, y, c: g * -y("square"),
+        "one_minus": lambda g, x, y, c: -g,
+    }
+)
+"""From the gradient of y, x, y = fn(x) and the constant, the gradient of x; None if it is 0."""
+
+_Pair = tuple[Rows | None, Rows | None]
+
+
+def _pow(g: Rows, x: Rows, z: Rows, y: Rows) -> _Pair:
+    of_base = z("abs")("mask", z * x("pow", z + -1.0))
+    of_exponent = (x("abs") + (-z).positive())("mask", y * x("log"))
+    return g * of_base, g * of_exponent
+
+
+BINARY: MappingProxyType[str, Callable[[Rows, Rows, Rows, Rows], _Pair]] = MappingProxyType(
+    {
+        "add": lambda g, x, z, y: (g, g),
+        "sub": lambda g, x, z, y: (g, -g),
+        "mul": lambda g, x, z, y: (g * z, g * x),
+        "div": lambda g, x, z, y: (g / z, -(g * y / z)),
+        "maximum": lambda g, x, z, y: (g * _more(x, z), g * _more(x, z).without()),
+        "minimum": lambda g, x, z, y: (g * _more(x, z).without(), g * _more(x, z)),
+        "pow": _pow,
+        "mask": lambda g, x, z, y: (None, x("mask", g)),
+    }
+)
+"""From the gradient of y, x, z and y = fn(x, z), the gradients of x and z, in y's shape.
+
+Gradients may have a prefix of that shape, as operands of `Map` may: the rest is the same for all.
+"""
