@@ -17,7 +17,7 @@ from hetune.variants.kernel.scratch import scratch_layout, whole_scratch
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import Type
 from hetune.variants.runtime.domain import Domain
-from hetune.variants.runtime.plan_facts import facts_of
+from hetune.variants.runtime.plan_facts import arena_of
 
 _ALIGNMENT = 64
 ELEMENT = 4
@@ -109,12 +109,12 @@ def lay_out(
 
     Largest first, which keeps the arena within a few percent of the true peak in practice.
     """
-    facts = facts_of(plan)
+    facts = arena_of(plan)
     spans = facts.spans
     size = {b.name: rows(b.type) * b.row_bytes for b in plan.temporaries}
     placed: list[tuple[Buffer, int]] = []
     offsets: dict[str, int] = {}
-    for buffer in sorted(facts.arena, key=lambda b: (-size[b.name], b.name)):
+    for buffer in sorted(facts.buffers, key=lambda b: (-size[b.name], b.name)):
         first, last = spans[buffer.name]
         offset = 0
         for other, start in sorted(placed, key=lambda item: item[1]):

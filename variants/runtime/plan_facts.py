@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from typing import TypeVar
 
 from hetune.variants.kernel.nodes import Buffer
 from hetune.variants.plan.facts import reordered_features
@@ -29,53 +32,59 @@ class StoredResult:
 
 @dataclass(frozen=True, slots=True)
 class PlanFacts:
-    """Of one plan.
+    """What runs are given, and give.
 
     Attributes:
-        plan: The plan.
-        spans: First and last launch that touch each buffer.
-        arena: Temporaries that lie in the arena.
         features: What runs are given.
         constants: Names of the constants that are given with the graph.
         reordered: Names of features of edges that launches read in the index's order.
         results: What runs return.
     """
 
-    plan: Plan
-    spans: dict[str, tuple[int, int]]
-    arena: tuple[Buffer, ...]
     features: tuple[Param, ...]
     constants: tuple[str, ...]
     reordered: tuple[str, ...]
     results: tuple[StoredResult, ...]
 
 
-_KNOWN: dict[int, PlanFacts] = {}
-"""By the id of the plan: to hash what it is takes longer."""
+@dataclass(frozen=True, slots=True)
+class ArenaFacts:
+    """What placing temporaries takes.
+
+    Attributes:
+        spans: First and last launch that touch each buffer.
+        buffers: Those that lie in the arena.
+    """
+
+    spans: dict[str, tuple[int, int]]
+    buffers: tuple[Buffer, ...]
 
 
-def facts_of(plan: Plan) -> PlanFacts:
-    """What is known of a plan, once for the same object."""
-    found = _KNOWN.get(id(plan))
-    if found is None:
-        if len(_KNOWN) >= _MOST:
-            _KNOWN.clear()
-        found = _KNOWN[id(plan)] = _found(plan)
+_Found = TypeVar("_Found")
+
+
+def _once(find: Callable[[Plan], _Found]) -> Callable[[Plan], _Found]:
+    """Finds it once for the same plan: to hash what a plan is takes longer."""
+    known: dict[int, tuple[Plan, _Found]] = {}
+
+    @wraps(find)
+    def found(plan: Plan) -> _Found:
+        if id(plan) not in known:
+            if len(known) >= _MOST:
+                known.clear()
+            known[id(plan)] = plan, find(plan)
+        return known[id(plan)][1]
+
     return found
 
 
-def _found(plan: Plan) -> PlanFacts:
+@_once
+def facts_of(plan: Plan) -> PlanFacts:
+    """What is known of a plan's runs."""
     program, buffers = plan.program, {buffer.name: buffer for buffer in plan.temporaries}
     types, params = program.types, program.params
     edges = reordered_features(program)
     return PlanFacts(
-        plan,
-        _spans(plan),
-        tuple(
-            buffer
-            for buffer in plan.temporaries
-            if buffer.name not in plan.results or buffer.type.space is Space.EDGE
-        ),
         tuple(param for param in params if param.role == "feature"),
         tuple(param.name for param in params if param.role == "constant"),
         tuple(param.name for param in edges if param.name in buffers),
@@ -84,6 +93,17 @@ def _found(plan: Plan) -> PlanFacts:
             for buffer, name in zip(plan.results, program.results, strict=True)
         ),
     )
+
+
+@_once
+def arena_of(plan: Plan) -> ArenaFacts:
+    """What is known of a plan's temporaries."""
+    placed = (
+        buffer
+        for buffer in plan.temporaries
+        if buffer.name not in plan.results or buffer.type.space is Space.EDGE
+    )
+    return ArenaFacts(_spans(plan), tuple(placed))
 
 
 def _spans(plan: Plan) -> dict[str, tuple[int, int]]:
