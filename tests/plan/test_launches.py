@@ -43,6 +43,25 @@ TABLE = {
         """,
         [[0], [1]],
     ),
+    "products of rows that are wide run where the first of them does": (
+        """
+        launch
+          buffer x: node[16]
+          buffer near: shared[16,4]
+          buffer own: shared[16,4]
+          buffer a: node[4]
+          buffer y: node[4]
+          gemm a[node] = x @ near heads=1 k=16 n=4
+          gemm y[node] = x @ own heads=1 k=16 n=4
+          traverse node
+            init total: [4] sum
+            for edge
+              row: [4] = read a[src]
+              update total row
+            store y += total
+        """,
+        [[0, 1], [2]],
+    ),
     "what is read at a source waits for all blocks": (
         """
         launch

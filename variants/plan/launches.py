@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
-from hetune.variants.kernel.nodes import Buffer, Gemm, Kernel, Launch, Outer
+from hetune.variants.kernel.nodes import Buffer, Direct, Gemm, Kernel, Launch, Outer
 from hetune.variants.kernel.walk import reads, writes
 from hetune.variants.program.nodes import End, Space, Type
 
@@ -22,8 +22,8 @@ def form_launches(
     """Groups kernels, given in an order that respects their dependences, into launches.
 
     A kernel joins the last launch that its readers allow, so that a block's values are used while
-    they are in cache. Kernels over source pairs and sums into types stand alone, and so may
-    products of destination pairs.
+    they are in cache; but products that read the same wide rows run together. Kernels over
+    source pairs and sums into types stand alone, and so may products of destination pairs.
     """
     blocked = [_is_blocked(kernel, separate_products) for kernel in kernels]
     before = _dependences(kernels, blocked, types, views)
@@ -35,6 +35,7 @@ def form_launches(
     for k in reversed(range(len(kernels))):
         for d, step in before[k].items():
             latest[d] = min(latest[d], latest[k] - step)
+    _join_products(kernels, [k for k, sources in enumerate(before) if not sources], latest)
     launches: list[Launch] = []
     for depth in range(deepest + 1):
         here = [k for k in range(len(kernels)) if latest[k] == depth]
@@ -44,6 +45,26 @@ def form_launches(
         if together:
             launches.append(_launch(tuple(together), types))
     return tuple(launches)
+
+
+def _join_products(
+    kernels: tuple[Kernel, ...], independent: Sequence[int], latest: list[int]
+) -> None:
+    """Has products run where the first one of the same rows does, which are in cache then.
+
+    So rows are read once. It pays where that is more than to store results and read them again.
+    """
+    first: dict[str, int] = {}
+    products = [
+        (k, kernel)
+        for k in independent
+        if isinstance(kernel := kernels[k], Gemm) and isinstance(kernel.x, Direct)
+    ]
+    for k, gemm in products:
+        first[gemm.x.buffer] = min(latest[k], first.get(gemm.x.buffer, latest[k]))
+    for k, gemm in products:
+        if gemm.k > 2 * gemm.n:
+            latest[k] = first[gemm.x.buffer]
 
 
 def with_scratch(

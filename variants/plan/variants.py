@@ -129,16 +129,22 @@ def _narrow_plans(plans: Mapping[PlanChoices, Plan]) -> dict[PlanChoices, Plan]:
     """Those that have tables to store as bfloat16, with these so."""
     found: dict[PlanChoices, Plan] = {}
     for choices, plan in plans.items():
-        narrow = lower(
-            plan.program,
-            fuse_sums=choices.form is LoweringForm.FUSED,
-            separate_products=choices.form is LoweringForm.SEPARATE_PRODUCTS,
-            one_pass=choices.form is LoweringForm.ONE_PASS,
-            narrow=True,
-        )
+        as_narrow = replace(choices, narrow=True)
+        narrow = lowered_as(plan.program, as_narrow)
         if narrow.launches != plan.launches:
-            found[replace(choices, narrow=True)] = narrow
+            found[as_narrow] = narrow
     return found
+
+
+def lowered_as(program: Program, choices: PlanChoices) -> Plan:
+    """A program for CPUs in a plan's form, after its passes."""
+    return lower(
+        program,
+        fuse_sums=choices.form is LoweringForm.FUSED,
+        separate_products=choices.form is LoweringForm.SEPARATE_PRODUCTS,
+        one_pass=choices.form is LoweringForm.ONE_PASS,
+        narrow=choices.narrow,
+    )
 
 
 def _separate_sums(

@@ -29,10 +29,12 @@ from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.float32_range import Overflow
 from hetune.variants.runtime.layer_use import LayerUse
 from hetune.variants.runtime.replay import CudaRecorder, Recorder
+from hetune.variants.runtime.sparse_features import SparseFeatures, without_products
 from hetune.variants.runtime.thread_watch import SHORT_SECONDS, ThreadWatch
 
 _EXECUTABLES = GraphSlot[tuple[str, str], Executable]()
 _USES = GraphSlot[None, LayerUse]()
+_SPARSE = GraphSlot[str, SparseFeatures]()
 
 
 class LayerRunner:
@@ -153,6 +155,9 @@ class LayerRunner:
             CompileError: The variant does not compile.
         """
         executable, must = self.executable(chosen.variant, graph), policy.cuda_graph
+        sparse = self._sparse(chosen.variant, graph, policy)
+        if sparse and (prepared := sparse.prepared(inputs, weights, overflow)):
+            executable, inputs = prepared
         if constants := executable.constants(inputs):
             weights = {**weights, **constants}
         record_used_threads(kernel_threads())
@@ -171,6 +176,20 @@ class LayerRunner:
         replays = self.use_of(graph).replays(must or False, self.recorder)
         return replays.run(
             executable, inputs, weights, out, lambda: self._is_replayed(chosen, graph, policy)
+        )
+
+    def _sparse(
+        self, variant: Variant, graph: HeteroGraph, policy: Policy
+    ) -> SparseFeatures | None:
+        """Who knows whether features are mostly zeros; None where it would not matter."""
+        if not isinstance(self.backend, CppBackend) or policy.memory_limit is not None:
+            return None
+        if without_products(variant) is None:
+            return None
+        return graph.state.of(
+            _SPARSE,
+            variant.key,
+            lambda: SparseFeatures(variant, self.domain(graph), self.backend),
         )
 
     def threads(self, variant: Variant, seconds: float, graph: HeteroGraph) -> int:

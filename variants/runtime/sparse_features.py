@@ -1,0 +1,155 @@
+"""Features that are mostly zeros: products with them add up rows of a weight for the other entries.
+
+Bags of words and one-hot rows, which the first layers of models have, are so. The entries that are
+no zeros are the edges of a graph from columns to rows, and a product with a weight is the sum, for
+each row, of the weight's rows that they lead from: a kernel that is there already. What the layer
+does beside such products runs as ever.
+
+That a tensor is so is found out when it comes a second time, for it takes a way through the tensor.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hetune.variants.backends.base import Backend
+from hetune.variants.graph.bipartite import BipartiteGraph
+from hetune.variants.kernel.gpu_schedule import AnySchedule
+from hetune.variants.passes.given_products import GivenProducts, given_products, sparse_product
+from hetune.variants.passes.product_first import ProductFirst
+from hetune.variants.plan.lower import lower
+from hetune.variants.plan.variants import Variant, lowered_as
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.executable import Executable
+from hetune.variants.runtime.float32_range import Overflow
+from hetune.variants.runtime.seen import SeenTensor
+
+LEAST_COLUMNS = 128
+"""Of features that are looked at."""
+MOST_FILLED = 0.125
+"""The share of entries other than zeros up to which they are worth picking."""
+_SAMPLED_ROWS = 64
+
+
+@functools.lru_cache(maxsize=4096)
+def without_products(variant: Variant) -> GivenProducts | None:
+    """What is left of a variant that is given the products of a wide feature; None: it has none.
+
+    Products come before sums then: it is no matter how wide the feature is.
+    """
+    return given_products(ProductFirst()(variant.plan.program), LEAST_COLUMNS)
+
+
+class SparseFeatures:
+    """A variant on a graph, for calls whose features are mostly zeros. Safe with several threads.
+
+    Args:
+        variant: What would run; one that `without_products` has something for.
+        domain: The graph.
+        backend: Of the variant.
+    """
+
+    def __init__(self, variant: Variant, domain: Domain, backend: Backend) -> None:
+        given = without_products(variant)
+        assert given is not None
+        self._given, self._choices = given, variant.choices
+        bases = {view.name: view.base for view in variant.plan.views}
+        self._weights = {name: bases.get(w, w) for name, w in given.weights.items()}
+        self._domain, self._backend = domain, backend
+        self._executable: Executable | None = None
+        self._seen: SeenTensor | None = None
+        self._entries: _Entries | None = None
+        self._is_looked_at = False
+        self._finite: dict[str, tuple[Tensor, bool]] = {}
+        self._lock = threading.RLock()
+
+    def prepared(
+        self, inputs: Mapping[str, Tensor], weights: Mapping[str, Tensor], overflow: Overflow
+    ) -> tuple[Executable, dict[str, Tensor]] | None:
+        """What runs in the variant's place, and its inputs; None where features are not so.
+
+        Args:
+            inputs: Rows of the program's features and constants.
+            weights: What the variant reads of the parameters.
+            overflow: Told of a number that outgrew float32.
+        """
+        with self._lock:
+            entries, read = self._entries_of(inputs[self._given.feature]), self._weights
+            if entries is None or not all(self._is_finite(w, weights[w]) for w in read.values()):
+                return None
+            products = {
+                name: entries.times(weights[w].flatten(2), overflow) for name, w in read.items()
+            }
+            if self._executable is None:
+                plan = lowered_as(self._given.program, self._choices.plan)
+                schedules = (self._choices.schedule,) * len(plan.launches)
+                self._executable = Executable(plan, self._domain, self._backend, schedules)
+            return self._executable, {**inputs, **products}
+
+    def _entries_of(self, rows: Tensor) -> _Entries | None:
+        if rows.dtype is not torch.float32 or rows.is_inference():
+            return None
+        if self._seen is None or not self._seen.is_now(rows):
+            self._seen, self._is_looked_at = SeenTensor(rows, self._forget), False
+            self._entries = None
+        elif not self._is_looked_at:
+            self._is_looked_at = True
+            with torch.inference_mode(False), torch.no_grad():
+                if _is_mostly_zeros(rows.detach()):
+                    self._entries = _Entries(rows.detach(), self._backend, self._choices.schedule)
+        return self._entries
+
+    def _forget(self, _: object) -> None:
+        self._seen = self._entries = None
+
+    def _is_finite(self, name: str, weight: Tensor) -> bool:
+        """Whether a zero times a weight is zero."""
+        known = self._finite.get(name)
+        if known is None or known[0] is not weight:
+            known = self._finite[name] = weight, bool(weight.isfinite().all())
+        return known[1]
+
+
+def _is_mostly_zeros(rows: Tensor) -> bool:
+    sample = rows[:: max(1, len(rows) // _SAMPLED_ROWS)]
+    return all(
+        each.numel() > 0 and each.count_nonzero() <= MOST_FILLED * each.numel()
+        for each in (sample, rows)
+    )
+
+
+class _Entries:
+    """The entries of rows that are no zeros."""
+
+    def __init__(self, rows: Tensor, backend: Backend, schedule: AnySchedule) -> None:
+        at, column = rows.nonzero(as_tuple=True)
+        count, width = rows.shape
+        self._graph = BipartiteGraph(column, at, num_sources=width, num_targets=count)
+        self._values = rows[at, column]
+        self._backend, self._schedule = backend, schedule
+        self._sums: dict[int, _Sum] = {}
+
+    def times(self, weight: Tensor, overflow: Overflow) -> Tensor:
+        """The rows times a weight, float32 [1, columns, width]: [rows, width]."""
+        width = weight.shape[2]
+        if width not in self._sums:
+            plan = lower(sparse_product(width))
+            schedules = (self._schedule,) * len(plan.launches)
+            executable = Executable(plan, Domain(self._graph), self._backend, schedules)
+            self._sums[width] = _Sum(executable, executable.constants({"value": self._values}))
+        found = self._sums[width]
+        found.executable.release_indexes()
+        (rows,) = found.executable.run({"w": weight[0]}, found.constants, overflow=overflow)
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    executable: Executable
+    constants: Mapping[str, Tensor]
