@@ -80,7 +80,7 @@ def test_preparation_is_what_the_first_call_takes_beyond_those_that_are_timed(fo
         return call
 
     slow = Candidate("expert/slow to start", "rgcn", build)
-    monkeypatch.setattr("_cpu_peers.candidates", lambda *_, **__: [slow])
+    monkeypatch.setattr("_cells.candidates", lambda *_, **__: [slow])
     monkeypatch.setattr("_cpu_peers.probe", lambda *_, **__: _memory.Probe("ok", seconds=10.0))
     (cell,) = run(folder, "--layers", "rgcn")["cells"]
     (found,) = cell["candidates"]

@@ -1,8 +1,9 @@
-"""Layers composed at random: all ways of running one compute what it says."""
+"""Layers composed at random: all ways of running one compute what it says, and gradients of it."""
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, note, settings
+import torch
+from hypothesis import HealthCheck, assume, given, note, settings
 from hypothesis import strategies as st
 
 from hetune.variants.backends.cpp.backend import CppBackend
@@ -31,13 +32,19 @@ from hetune.variants.frontend.trace import (
     shared,
 )
 from hetune.variants.kernel.nodes import Schedule
+from hetune.variants.passes.backward import backward, worth_saving
 from hetune.variants.plan.alternatives import alternatives
 from hetune.variants.plan.lower import lower
 from hetune.variants.program.functions import FOLDS
-from hetune.variants.program.interpret import interpret_results
+from hetune.variants.program.interpret import interpret_all, interpret_results
 from hetune.variants.program.nodes import End, Space
 from hetune.variants.program.text import show
 from hetune.variants.testing.conformance import relative_error
+from hetune.variants.testing.gradients import (
+    autograd_gradients,
+    result_gradients,
+    staged_gradients,
+)
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
 from hetune.variants.testing.plans import run_results
 from hetune.variants.testing.programs import random_parameters
@@ -195,3 +202,20 @@ def test_all_ways_compute_the_same(program, graph):
             check(found, expected, (way.id, fused))
             for launch in plan.launches:
                 CppBackend().source(launch, Schedule())  # prints what it would compile
+
+
+@settings(max_examples=40, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(program=programs(), graph=st.sampled_from(GRAPHS))
+def test_gradients_are_autograds(program, graph):
+    """In stages that compute everything again, and in those that save what is worth it."""
+    note(show(program))
+    values = {name: rows / 2 for name, rows in random_parameters(program, graph).items()}
+    grads = result_gradients(program, values, graph, {})
+    wanted = [param.name for param in program.params if param.role != "constant"]
+    expected = autograd_gradients(program, values, grads, graph, {}, wanted)
+    assume(all(rows.isfinite().all() for rows in expected))  # a root of 0 has no derivative
+    for saved in ((), worth_saving(program, wanted)):
+        kept = interpret_all(program, values, graph, wanted=set(saved))
+        found = backward(program, wanted, saved)
+        have = staged_gradients(found, {**values, **grads, **kept}, graph, {})
+        torch.testing.assert_close(have, expected, rtol=1e-8, atol=1e-8)

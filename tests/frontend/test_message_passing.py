@@ -17,6 +17,12 @@ from hetune.variants.errors import GraphError, InputError
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
+from hetune.variants.testing.layer_gradients import (
+    GRADIENT_TOLERANCE,
+    exact_gradients_of,
+    gradient_error,
+    gradients_of,
+)
 
 EDGES = torch.randint(0, 90, (2, 700), generator=torch.Generator().manual_seed(0))
 NODES = 99
@@ -72,6 +78,22 @@ def test_all_variants_give_the_layers_results(name):
             assert any(re.search(known, reason) for known in REASONS), reason
         for variant in compiled.variants:
             near(compiled(**arguments, variant=variant), expected)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_are_the_layers(name):
+    torch.manual_seed(0)
+    case = CASES[name][0]
+    layer = case.make().eval()
+    arguments = arguments_on(EDGES, NODES, case.given)
+    layer(**arguments)  # lazy parameters
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", FallbackWarning)
+        compiled = compile_layer(layer, backend="torch")
+        found = gradients_of(compiled, arguments)
+    assert compiled.status().has_gradients or told
+    assert all("gradients" not in str(warning.message) for warning in told)
+    assert gradient_error(found, exact_gradients_of(layer, arguments)) <= 2 * GRADIENT_TOLERANCE
 
 
 LAYERS = {
@@ -279,8 +301,9 @@ def test_other_calls_run_uncompiled_or_are_refused():
         compiled(arguments["x"])
     with pytest.raises(GraphError, match=r"edge_index\[1, 0\] is 99"):
         compiled(arguments["x"], torch.tensor([[0], [NODES]]))
-    with pytest.warns(FallbackWarning, match="gradients are needed"), torch.enable_grad():
+    with torch.enable_grad():
         compiled(**arguments).sum().backward()
+    assert compiled.status().has_gradients
     assert layer.bias.grad is not None
 
 

@@ -342,11 +342,14 @@ def test_a_report_says_why_a_layer_is_not_compiled(x, edges):
     assert middle.startswith("middle  RGCNConv  compiled; the last call ran ")
 
 
-def test_in_training_the_original_layers_run_and_warn_once(x, edges):
+def test_in_training_original_layers_run_and_warn_once(x, edges):
     net = randomized(Net())
+    for layer in (net.layers[0].layer, net.layers[1].layer, net.heads["a"]):
+        layer.register_full_backward_hook(lambda *_: None)
     fast = compiled(net)
-    with pytest.warns(FallbackWarning, match="gradients are needed") as caught:
-        torch.enable_grad()(lambda: [fast(x, *edges).sum().backward() for _ in range(2)])()
+    leaf = x.clone().requires_grad_()
+    with pytest.warns(FallbackWarning, match="gradients are needed, and it has hooks") as caught:
+        torch.enable_grad()(lambda: [fast(leaf, *edges).sum().backward() for _ in range(2)])()
     assert len(caught) == 1
     assert net.layers[0].layer.weight.grad.any()
     kind = fast.report().layers[0]

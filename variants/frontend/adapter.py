@@ -150,6 +150,10 @@ class Adapter:
             found = self._weights()
             return {name: materialized(weight.detach()) for name, weight in found.items()}
 
+    def live_weights(self) -> dict[str, Tensor]:
+        """The same in float32 as torch makes them: gradients reach the parameters."""
+        return {name: weight.float() for name, weight in self._weights().items()}
+
     def parameters_version(self) -> ParametersVersion:
         """The same object as an earlier answer if no parameter was replaced or written since.
 
@@ -296,7 +300,6 @@ def plain_options(module: nn.Module) -> dict[str, object]:
 
 
 def _parts(module: nn.Module) -> list[nn.Module]:
-    """The module and all that it consists of."""
     return list(module.modules()) if module._modules else [module]
 
 

@@ -74,6 +74,10 @@ class Call(ABC):
             results: The program's, float32 [rows, *row shape]; edges in the order of ``graph.src``.
         """
 
+    def gradient_refusal(self) -> str | None:
+        """Why gradients of the program are not the call's, or None. Asked where some are needed."""
+        return None
+
     @property
     def given_dtype(self) -> torch.dtype:
         """Of the floats that the call was given."""

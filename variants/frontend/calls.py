@@ -128,9 +128,7 @@ def graph_for(adapter: Adapter, graph: HeteroGraph) -> HeteroGraph:
         InputError: It does not fit the module.
     """
     order_of(adapter, graph)
-    if not adapter.is_reversed:
-        return graph
-    return reversed_graph(graph)
+    return reversed_graph(graph) if adapter.is_reversed else graph
 
 
 def flat_graph(

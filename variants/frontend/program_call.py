@@ -25,7 +25,7 @@ from hetune.variants.program.nodes import Space
 from hetune.variants.program.text import show_param
 
 _EDGES = ("edges", "edge_index", "edge_type")
-CALL_OPTIONS = (*_EDGES, "variant", "memory_limit", "out", "progress")
+CALL_OPTIONS = (*_EDGES, "variant", "memory_limit", "out", "progress", "gradients")
 """Names in calls that are no rows of the program."""
 
 
@@ -104,6 +104,12 @@ class ProgramCall(Call):
             check_device(param.name, rows, graph)
             found[param.name] = rows
         return found
+
+    def gradient_refusal(self) -> str | None:
+        """Constants are no features."""
+        fixed = [param.name for param in self._adapter.inputs if param.role == "constant"]
+        name = next((name for name in fixed if self._rows[name].requires_grad), None)
+        return None if name is None else f"{name} is a constant: give it as a feature"
 
     def result(
         self, graph: HeteroGraph, results: tuple[Tensor, ...]

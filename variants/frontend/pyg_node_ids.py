@@ -157,6 +157,10 @@ class _IdCall(LayerCall):
         check_device("x", self.x, graph)
         return self._rows.inputs(graph, self.x)
 
+    def gradient_refusal(self) -> str | None:
+        """The program takes rows of weights as they are."""
+        return "numbers of nodes stand for features: calls with features are trained compiled"
+
     def of_module(self) -> Any:
         """What the module gives for one node."""
         assert isinstance(self.x, Tensor)

@@ -30,6 +30,7 @@ from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
 from hetune.variants.frontend.tracing.recording import Recordings
 from hetune.variants.frontend.tracing.validate import (
+    gradient_refusal,
     number_of_nodes,
     parameters_at,
     places_of,
@@ -107,6 +108,7 @@ class TracedReader:
         self._modes: dict[tuple[bool, ...], Unsupported | Recordings] = {
             mode_of(self._parts): Recordings(traced.recording)
         }
+        self._gradient_refusals: dict[tuple[bool, ...], str | None] = {}
         self.adapter = Adapter(
             own,
             traced.program,
@@ -158,6 +160,12 @@ class TracedReader:
             reason = f"training={self._module.training} makes it another program"
             return Unsupported(reason, kind=(self._key, mode))
         return Recordings(now.recording)
+
+    def gradient_refusal(self, arguments: CallArguments, mode: tuple[bool, ...]) -> str | None:
+        """Why the program's gradients are not the layer's in a mode, or None; computed once."""
+        if mode not in self._gradient_refusals:
+            self._gradient_refusals[mode] = gradient_refusal(self._module, arguments)
+        return self._gradient_refusals[mode]
 
     def _graph_refusal(self, module: object, graph: HeteroGraph) -> str | None:
         return refusal_of(graph, self)
@@ -266,9 +274,18 @@ class TracedCall(Call):
             return traced.result(found, {}, given, (), graph.num_targets)
         features = (*arguments.features, *arguments.sources, *arguments.edge_features)
         found = {**{name: given[name] for name in features}, **found}
-        with torch.no_grad():
-            parameters, of_graph = self._reader.parameters(), self._of_graph(graph).others
-            return traced.result(found, parameters, given, of_graph, graph.num_targets)
+        parameters, of_graph = self._reader.parameters(), self._of_graph(graph).others
+        return traced.result(found, parameters, given, of_graph, graph.num_targets)
+
+    def gradient_refusal(self) -> str | None:
+        """What is computed once for a graph has none, nor what the layer detaches."""
+        arguments = self._arguments
+        if any(tensor.requires_grad for tensor in arguments.graph_tensors):
+            return "what is computed once for a graph has none"
+        is_autocast = torch.is_autocast_enabled(arguments.device.type)
+        if is_autocast or arguments.given_dtype is not torch.float32:
+            return "autocast is on, or floats have 16 bits: layers of float32 are trained compiled"
+        return self._reader.gradient_refusal(arguments, self._mode)
 
     @property
     def given_dtype(self) -> torch.dtype:

@@ -139,7 +139,7 @@ def _known(name: str, rows: Tensor, others: Iterable[Mapping[str, Tensor]]) -> T
     """
     found = (other[name] for other in others if name in other)
     known = next((tensor for tensor in found if _is_equal(tensor, rows)), None)
-    return rows.clone() if known is None else known
+    return rows.detach().clone() if known is None else known
 
 
 def _is_equal(known: Tensor, rows: Tensor) -> bool:

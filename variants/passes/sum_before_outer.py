@@ -25,9 +25,10 @@ from hetune.variants.program.nodes import (
 class SumBeforeOuter:
     """Turns ``sum_e x[src] (outer) y_e`` into ``sum_pairs x[src] (outer) (sum_e y_e)``.
 
-    The sum is of an edge type; where it is of all edges, the pairs are nodes. So is the gradient of
-    a weight (Hector's `EdgeOuterProduct`), with an outer product for each edge, computed with one
-    for each (node, edge type) pair. The sums of a pair are those of the rows' own gradient.
+    The sum is of an edge type, or of all edges; then sources are taken once for each node. So is
+    the gradient of a weight (Hector's `EdgeOuterProduct`), with an outer product for each edge,
+    computed with one for each (node, edge type) pair. The sums of a pair are those of the rows' own
+    gradient.
 
     Attributes:
         ends: The ends whose rows may be taken once for each pair; the first is tried first.
@@ -69,13 +70,11 @@ def _summed_first(
     if Space.EDGE not in {builder.types[n].space for n in (other, *chain.factors)}:
         return None
     of_heads = [factor for factor in chain.factors if builder.types[factor].shape]
-    if op.space is Space.ETYPE:
+    if op.space is Space.SHARED and end is End.SRC and take.group == ALL_EDGES:
+        space, rows = builder.types[take.x].space, take.x
+    else:  # destinations without edges may have gradients that are no numbers: pairs have edges
         space = Space.SRC_PAIR if end is End.SRC else Space.DST_PAIR
         rows = builder.emit(replace(take, space=space), f"{take.x}_{space.value}")
-    elif take.group == ALL_EDGES:
-        space, rows = builder.types[take.x].space, take.x
-    else:
-        return None
     if isinstance(flat, Reshape) and of_heads:
         return _by_heads(builder, op, product, place, hint, (rows, space, end))
     if of_heads and product.fn == "outer" and len(builder.types[other].shape) == 1:

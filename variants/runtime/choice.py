@@ -28,6 +28,7 @@ class Choice:
         cuda_graph: Whether runs are to be replayed as one CUDA graph. The time is that of a replay.
         threads: That runs were predicted for.
         scored: What it was chosen from.
+        backward: What the stages of its backward would run, where gradients are needed.
     """
 
     id: str
@@ -38,6 +39,7 @@ class Choice:
     cuda_graph: bool
     threads: int
     scored: Scored = field(repr=False, compare=False)
+    backward: tuple[Choice, ...] = field(default=(), repr=False, compare=False)
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -104,6 +106,8 @@ class Choice:
             if candidate.replay_seconds is not None:
                 line += f"  {candidate.replay_seconds * 1e3:17.3f}"
             lines.append(f"{line}  {candidate.peak_bytes / 1e6:7.1f}{mark}")
+        for i, stage in enumerate(self.backward, 1):
+            lines += ["", f"backward, stage {i} of {len(self.backward)}", str(stage)]
         return "\n".join(lines)
 
 

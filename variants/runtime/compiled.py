@@ -21,7 +21,7 @@ from hetune.variants.frontend.pyg_lazy import initialize
 from hetune.variants.frontend.type_order import NAME_TYPES, order_of
 from hetune.variants.frontend.wrapper import ModuleWrapper
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.streams import now_on, synchronize
+from hetune.variants.graph.streams import now_on
 from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.kernel.precision import Precision
 from hetune.variants.plan.variants import Variant
@@ -29,7 +29,7 @@ from hetune.variants.registry.openmp import survive_forks
 from hetune.variants.runtime import fallback, global_hooks
 from hetune.variants.runtime.call_kinds import CallKinds
 from hetune.variants.runtime.calls import Policy
-from hetune.variants.runtime.choice import Choice, Chosen, check_demands
+from hetune.variants.runtime.choice import Choice, check_demands
 from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.runtime.first_sight import FirstSight
 from hetune.variants.runtime.float32_range import OUTGROWN, OutgrownError, Overflow, may_differ
@@ -40,9 +40,8 @@ from hetune.variants.runtime.layer_sharing import LayerSharing
 from hetune.variants.runtime.layer_status import LastCall, LayerStatus
 from hetune.variants.runtime.layer_use import LayerUse
 from hetune.variants.runtime.modes import transform
-from hetune.variants.runtime.size_choices import SizeChoices
 from hetune.variants.runtime.supported_calls import SupportedCall, supported_call
-from hetune.variants.runtime.thread_watch import HELD_UP
+from hetune.variants.runtime.training import Training
 from hetune.variants.runtime.warm import Progress, compile_kernels, with_features
 from hetune.variants.runtime.weights import WeightCache
 
@@ -53,7 +52,7 @@ CompiledOptions = tuple[str | None, int | None, Tensor | None]
 class CompiledLayer(ModuleWrapper):
     """A layer that chooses among its compiled variants for every graph. Made by `compile`.
 
-    For inference: a call that needs gradients runs in the original module.
+    Where gradients are needed, they are computed by compiled variants, too.
 
     Attributes:
         module: The original module. Its attributes and methods are this module's, too.
@@ -77,7 +76,7 @@ class CompiledLayer(ModuleWrapper):
         self._adapter: Adapter | None = None
         self._promoted: dict[str, Variant] = {}
         self._weights, self._graphs = WeightCache(), GraphCache()
-        self._autocast, self._sizes = Autocast(), SizeChoices()
+        self._autocast, self._training = Autocast(), Training(backend)
         self._sharing, self._last = sharing or LayerSharing(), LastCall()
         self._first_sight: FirstSight | None = None
         self._graph_calls: GraphCalls | None = None
@@ -108,9 +107,11 @@ class CompiledLayer(ModuleWrapper):
         """The module's adapter, made as soon as its state, or a call's arguments, allow it."""
         if self._adapter is not None:
             return self._adapter
-        if isinstance(adapter := self._traced(call), Unsupported):
+        adapter = self._traced(call)
+        if isinstance(adapter, Unsupported):
             return adapter
-        variants = Compiler(self._runs.backend).schedule(adapter.program, self._policy.precision)
+        compiler = Compiler(self._runs.backend)
+        variants = compiler.schedule(adapter.program, self._policy.precision)
         self._promoted = {variant.id: variant for variant in variants}
         self._adapter, self._graphs = adapter, self._sharing.graphs(adapter)
         self._graph_calls = graph_calls(adapter, self._run)
@@ -193,16 +194,20 @@ class CompiledLayer(ModuleWrapper):
         original: Callable[..., Any],
         args: tuple[Any, ...],
     ) -> Any:
-        prepared, (variant, _, out) = self._prepare_run(args, kwargs), options
+        prepared, (variant, _, out) = self._prepare(args, kwargs, is_run=True), options
         if isinstance(prepared, Unsupported):
             if (layer := self._of_kind(prepared, (args, kwargs))) is not None:
                 return layer._run_once(kwargs, options, original, args)
             return self._fall_back(original, prepared, args, kwargs, options)
         try:
-            return self._compute(*prepared, options)
+            found = self._compute(*prepared, options)
         except OutgrownError:
             if variant is not None:
                 raise
+        else:
+            if isinstance(found, Unsupported):
+                return self._fall_back(original, found, args, kwargs, options)
+            return found
         others = (*options[:2], None)
         rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, others)
         if out is None:
@@ -221,36 +226,51 @@ class CompiledLayer(ModuleWrapper):
     def _compute(
         self, adapter: Adapter, call: Call, graph: HeteroGraph, options: CompiledOptions
     ) -> Any:
-        variant, memory_limit, out = options
+        _, memory_limit, out = options
         if out is not None and not call.takes_out:
             raise InputError(fallback.NO_OUT)
         inputs = {name: rows.float() for name, rows in call.inputs(graph).items()}
-        device, overflow = graph.device, Overflow()
+        device, policy = graph.device, self._policy.limited(memory_limit)
         dtypes = self._autocast.dtypes(adapter, call, device) if out is None else torch.float32
+        forward = partial(self._results, adapter, call, graph, policy, options)
         with full_precision(device.type):
-            policy = self._policy.limited(memory_limit)
-            chosen, tell = self._variant(graph, variant, policy)
-            try:
-                self._last.set(chosen.variant.id, None)
-                plan = chosen.variant.plan
-                weights = self._weights.weights(plan, adapter, graph, call.edges)
-                start = now_on(device, tell is not None)
-                given = inputs, weights.tensors, out, overflow
-                results = self._runs.run(graph, chosen, policy, *given, is_timed=tell is not None)
-                if tell is not None:
-                    tell(now_on(device, True) - start)
-            except InputError:  # which is no variant's fault
-                raise
-            except Exception:
-                if tell is not None:
-                    tell(math.inf)
-                raise
-            if not weights.fit or (
-                overflow.happened
-                and may_differ(results, (*inputs.values(), *weights.tensors.values()))
-            ):
-                raise OutgrownError(variant or chosen.variant.id)
+            results = self._training.results(forward, adapter, call, graph, inputs, policy, out)
+        if isinstance(results, Unsupported):
+            return results
+        self._last.has_gradients = any(rows.requires_grad for rows in results)
         return cast(call.result(graph, results), dtypes)
+
+    def _results(
+        self,
+        adapter: Adapter,
+        call: Call,
+        graph: HeteroGraph,
+        policy: Policy,
+        options: CompiledOptions,
+        inputs: Mapping[str, Tensor],
+    ) -> tuple[Tensor, ...]:
+        (variant, _, out), device, overflow = options, graph.device, Overflow()
+        chosen, tell = self._runs.next(self._promoted, graph, policy, variant)
+        try:
+            self._last.set(chosen.variant.id, None)
+            plan = chosen.variant.plan
+            weights = self._weights.weights(plan, adapter, graph, call.edges)
+            start = now_on(device, tell is not None)
+            given = inputs, weights.tensors, out, overflow
+            results = self._runs.run(graph, chosen, policy, *given, is_timed=tell is not None)
+            if tell is not None:
+                tell(now_on(device, True) - start)
+        except InputError:  # which is no variant's fault
+            raise
+        except Exception:
+            if tell is not None:
+                tell(math.inf)
+            raise
+        if not weights.fit or (
+            overflow.happened and may_differ(results, (*inputs.values(), *weights.tensors.values()))
+        ):
+            raise OutgrownError(variant or chosen.variant.id)
+        return results
 
     def status(self, name: str = "") -> LayerStatus:
         """Whether the layer is compiled, or why not, and what its last call ran.
@@ -260,7 +280,8 @@ class CompiledLayer(ModuleWrapper):
         """
         found, kind, last = self._adapted(), type(self.module).__name__, self._last
         reason = found.reason if isinstance(found, Unsupported) else found.refusal()
-        return LayerStatus(name, kind, tuple(self._promoted), reason, last.variant, last.reason)
+        ran = last.variant, last.reason, last.has_gradients
+        return LayerStatus(name, kind, tuple(self._promoted), reason, *ran)
 
     def run_module(self, *args: Any) -> Any:
         """What the original module gives for a call that a variant cannot be trusted with.
@@ -271,27 +292,29 @@ class CompiledLayer(ModuleWrapper):
         args, kwargs = fallback.arguments_for(self.module, self._adapter, args, {})
         return self.module(*args, **kwargs)
 
-    def explain(self, *args: Any, memory_limit: int | None = None, **kwargs: Any) -> Choice:
+    def explain(
+        self, *args: Any, memory_limit: int | None = None, gradients: bool = False, **kwargs: Any
+    ) -> Choice:
         """What a call with these arguments would run, and why. Printed, it is a table.
+
+        With gradients, it says what their backward would run, too.
 
         Raises:
             InputError: The memory limit is no integer.
             VariantError: The call is not supported and would run in the original module.
         """
-        layer, _, _, graph = self._prepare_choice(args, kwargs)
-        policy = layer._sizes.policy(layer._policy.limited(memory_limit), layer.use_of(graph))
-        choice = policy.choice(tuple(layer._promoted.values()), graph)
-        if policy.dynamic and (known := layer._of_size(graph, policy).id) != choice.id:
-            choice = replace(choice, id=known, reason="chosen for another graph of this size")
-        if layer._runs.threads(layer._promoted[choice.id], choice.seconds, graph) < choice.threads:
-            choice = replace(choice, reason=f"{choice.reason}; with one thread for now: {HELD_UP}")
-        return choice
+        layer, adapter, call, graph = self._prepare_choice(args, kwargs)
+        policy = layer._policy.limited(memory_limit)
+        choice = layer._runs.choice(layer._promoted, graph, policy)
+        runner = layer._training.backward_of(adapter, call, graph) if gradients else None
+        return replace(choice, backward=runner.choices(graph, policy)) if runner else choice
 
     def warm(
         self,
         *args: Any,
         memory_limit: int | None = None,
         progress: Progress | None = None,
+        gradients: bool = False,
         **kwargs: Any,
     ) -> tuple[str, ...]:
         """Compiles and indexes all that calls on a graph may need, so that none waits for it.
@@ -301,6 +324,7 @@ class CompiledLayer(ModuleWrapper):
             memory_limit: As of the calls.
             progress: Called after each kernel with how many are done, how many there are, and the
                 kernel's name.
+            gradients: Whether calls are to be differentiated.
             **kwargs: As of a call.
 
         Returns:
@@ -316,15 +340,14 @@ class CompiledLayer(ModuleWrapper):
         args = args if kwargs else with_features(args)
         layer, adapter, call, graph = self._prepare_choice(args, kwargs)
         policy = layer._policy.limited(memory_limit)
-        if policy.dynamic:
-            variants: tuple[Variant, ...] = (layer._of_size(graph, policy),)
-        else:
-            calls = layer.use_of(graph).calls(policy.memory_limit)
-            variants = calls.foreseen((*layer._promoted.values(),), graph, policy)
+        variants = layer._runs.foreseen(layer._promoted, graph, policy)
         compile_kernels(variants, layer._runs.backend, progress)
         for variant in variants:
             weights = layer._weights.weights(variant.plan, adapter, graph, call.edges)
             layer._runs.prepare(variant, graph, weights.tensors)
+        runner = layer._training.backward_of(adapter, call, graph) if gradients else None
+        if runner is not None:
+            runner.warm(graph, policy, progress)
         return tuple(variant.id for variant in variants)
 
     def _prepare_choice(
@@ -337,40 +360,15 @@ class CompiledLayer(ModuleWrapper):
             raise VariantError(f"this call runs in the original module: {prepared.reason}")
         return self, *prepared
 
-    def _prepare_run(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> SupportedCall | Unsupported:
-        if (reason := transform()) is not None:
-            return Unsupported(reason)
-        if self._adapter is None:
-            initialize(self.module, (*args, *kwargs.values()))
-        return self._prepare(args, kwargs, is_run=True)
-
     def _prepare(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], is_run: bool = False
     ) -> SupportedCall | Unsupported:
-        known = self.module, self._adapted((args, kwargs)), self._runs.backend, self._graphs
-        return supported_call(*known, args, kwargs, is_run)
-
-    def _variant(
-        self, graph: HeteroGraph, variant: str | None, policy: Policy
-    ) -> tuple[Chosen, Callable[[float], None] | None]:
-        if variant is None:
-            policy = self._sizes.policy(policy, self.use_of(graph), is_call=True)
-            if policy.dynamic:
-                return Chosen(self._of_size(graph, policy), is_final=False), None
-            calls = self.use_of(graph).calls(policy.memory_limit)
-            variants, at_hand = tuple(self._promoted.values()), self._runs.at_hand
-            chosen, tell = calls.next(variants, graph, policy, at_hand)
-            self._runs.last = chosen.variant
-            if tell is not None and not synchronize(graph.device):
-                tell = None  # somebody records the run, whose time says nothing
-            return chosen, tell
-        return Chosen(self._runs.named(variant, self._promoted, graph, policy)), None
-
-    def _of_size(self, graph: HeteroGraph, policy: Policy) -> Variant:
-        found = self._sizes.id_of(tuple(self._promoted.values()), graph, policy)
-        return self._runs.named(found, self._promoted, graph, policy)
+        if is_run and (reason := transform()) is not None:
+            return Unsupported(reason)
+        if is_run and self._adapter is None:
+            initialize(self.module, (*args, *kwargs.values()))
+        adapter, backend = self._adapted((args, kwargs)), self._runs.backend
+        return supported_call(self.module, adapter, backend, self._graphs, args, kwargs, is_run)
 
     def use_of(self, graph: HeteroGraph) -> LayerUse:
         """What is remembered of the layer's use of a graph."""

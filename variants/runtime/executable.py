@@ -64,7 +64,7 @@ class Executable:
         self._kept: dict[tuple[int, ...], _KeptConstants] = {}
         self._kept_edges: dict[str, _KeptRows] = {}
         order = domain.edge_order if facts.reordered else None
-        self._reordered = () if order is None else tuple((n, order) for n in facts.reordered)
+        self._edge_features = tuple((name, order) for name in facts.reordered)
         self._runners = tuple(
             backend.bind(launch, schedule, domain)
             for launch, schedule in zip(plan.launches, schedules, strict=True)
@@ -128,7 +128,7 @@ class Executable:
             return
         with self.workspace.lock if self.workspace else nullcontext():
             memory = self.memory()
-            for name, order in self._reordered:
+            for name, order in self._edge_features:
                 memory[name] = self._in_order(name, given[name], order, memory[name])
             buffers |= memory
             buffers |= written
@@ -145,7 +145,7 @@ class Executable:
 
     def _native_start(self) -> NativeStart | None:
         """What starts the whole plan on a GPU; None where launches have to be started in turn."""
-        if self._reordered or self.results.are_reordered:
+        if self._edge_features or self.results.are_reordered:
             return None
         runners = [runner for runner in self._runners if isinstance(runner, TritonRunner)]
         if not runners or len(runners) < len(self._runners):
@@ -155,8 +155,10 @@ class Executable:
         launches = [runner.launch for runner in runners]
         return native_start(launches, self.device, offsets, self.layout.arena_bytes, names)
 
-    def _in_order(self, name: str, rows: Tensor, order: Tensor, place: Tensor) -> Tensor:
+    def _in_order(self, name: str, rows: Tensor, order: Tensor | None, place: Tensor) -> Tensor:
         """Rows of edges in the index's order: kept where the same tensor comes again, unchanged."""
+        if order is None:
+            return rows
         kept = self._kept_edges.get(name)
         if kept is None or not kept.seen.is_now(rows):
             self._kept_edges.pop(name, None)

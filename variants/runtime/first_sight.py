@@ -20,7 +20,7 @@ from hetune.variants.frontend.calls import parameter_names
 from hetune.variants.frontend.module_run import ModuleRun
 from hetune.variants.graph import CanonicalEtype
 from hetune.variants.runtime.edges import GraphCache
-from hetune.variants.runtime.modes import differentiates, transform
+from hetune.variants.runtime.modes import transform
 
 _MOST_EDGES = 1 << 14
 """Of larger graphs indexes are worth their time."""
@@ -85,7 +85,6 @@ class FirstSight:
             and module is self._module
             and self._graphs.is_new(tensors, others)
             and transform() is None
-            and not differentiates(lambda: (*_features(args[0]), *module.parameters()))
             and (self._refuses_ids or self._reader.are_in_range(edges, *args))
         )
 
@@ -177,10 +176,6 @@ class _TypedReader:
 def _are_below(ids: Tensor, bound: int) -> bool:
     lowest, highest = torch.aminmax(ids)
     return int(lowest) >= 0 and int(highest) < bound
-
-
-def _features(x: Any) -> tuple[Tensor, ...]:
-    return tuple(x.values()) if isinstance(x, Mapping) else (x,)
 
 
 _INT64 = torch.int64

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from time import perf_counter
 
 import torch
@@ -14,6 +15,7 @@ from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.errors import MemoryLimitError, VariantError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
+from hetune.variants.graph.streams import synchronize
 from hetune.variants.graph.threads import (
     kernel_threads,
     may_use_fewer,
@@ -23,14 +25,15 @@ from hetune.variants.graph.threads import (
 from hetune.variants.plan.sides import id_on
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.calls import Policy, about_seconds
-from hetune.variants.runtime.choice import Chosen, is_replayed
+from hetune.variants.runtime.choice import Choice, Chosen, is_replayed
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.float32_range import Overflow
 from hetune.variants.runtime.layer_use import LayerUse
 from hetune.variants.runtime.replay import CudaRecorder, Recorder
+from hetune.variants.runtime.size_choices import SizeChoices
 from hetune.variants.runtime.sparse_features import SparseFeatures, without_products
-from hetune.variants.runtime.thread_watch import SHORT_SECONDS, ThreadWatch
+from hetune.variants.runtime.thread_watch import HELD_UP, SHORT_SECONDS, ThreadWatch
 
 _EXECUTABLES = GraphSlot[tuple[str, str], Executable]()
 _USES = GraphSlot[None, LayerUse]()
@@ -51,10 +54,76 @@ class LayerRunner:
         self.recorder: Recorder = CudaRecorder()
         self.last: Variant | None = None
         self._ready: set[str] = set()
+        self._sizes = SizeChoices()
 
     def use_of(self, graph: HeteroGraph) -> LayerUse:
         """What is remembered of the layer's use of a graph."""
         return graph.state.of(_USES, None, LayerUse, owner=self)
+
+    def next(
+        self,
+        variants: Mapping[str, Variant],
+        graph: HeteroGraph,
+        policy: Policy,
+        name: str | None = None,
+    ) -> tuple[Chosen, Callable[[float], None] | None]:
+        """What runs on a graph now, and whom to tell the seconds that it took (None: nobody).
+
+        Args:
+            variants: What there is to choose from, by id.
+            graph: What to run on.
+            policy: How to choose.
+            name: Id of the variant that was asked for, if one was.
+
+        Raises:
+            VariantError: No variant has this id.
+            MemoryLimitError: No variant fits the limit, or this one does not.
+        """
+        if name is not None:
+            return Chosen(self.named(name, variants, graph, policy)), None
+        policy = self._sizes.policy(policy, self.use_of(graph), is_call=True)
+        if policy.dynamic:
+            return Chosen(self._of_size(variants, graph, policy), is_final=False), None
+        calls = self.use_of(graph).calls(policy.memory_limit)
+        chosen, tell = calls.next(tuple(variants.values()), graph, policy, self.at_hand)
+        self.last = chosen.variant
+        if tell is not None and not synchronize(graph.device):
+            tell = None  # somebody records the run, whose time says nothing
+        return chosen, tell
+
+    def foreseen(
+        self, variants: Mapping[str, Variant], graph: HeteroGraph, policy: Policy
+    ) -> tuple[Variant, ...]:
+        """What the next runs on a graph may be, each once, as far as their number decides.
+
+        Raises:
+            MemoryLimitError: No variant fits the limit.
+        """
+        if policy.dynamic:
+            return (self._of_size(variants, graph, policy),)
+        calls = self.use_of(graph).calls(policy.memory_limit)
+        return calls.foreseen(tuple(variants.values()), graph, policy)
+
+    def choice(self, variants: Mapping[str, Variant], graph: HeteroGraph, policy: Policy) -> Choice:
+        """What suits a graph, and why.
+
+        Raises:
+            MemoryLimitError: No variant fits the limit.
+        """
+        policy = self._sizes.policy(policy, self.use_of(graph))
+        choice = policy.choice(tuple(variants.values()), graph)
+        known = self._of_size(variants, graph, policy).id if policy.dynamic else choice.id
+        if known != choice.id:
+            choice = replace(choice, id=known, reason="chosen for another graph of this size")
+        if self._threads(variants[choice.id], choice.seconds, graph) < choice.threads:
+            choice = replace(choice, reason=f"{choice.reason}; with one thread for now: {HELD_UP}")
+        return choice
+
+    def _of_size(
+        self, variants: Mapping[str, Variant], graph: HeteroGraph, policy: Policy
+    ) -> Variant:
+        found = self._sizes.id_of(tuple(variants.values()), graph, policy)
+        return self.named(found, variants, graph, policy)
 
     def at_hand(self, variant: Variant) -> Variant | None:
         """The variant, or the one that ran last, on whatever graph, if it was never compiled."""
@@ -192,7 +261,7 @@ class LayerRunner:
             lambda: SparseFeatures(variant, self.domain(graph), self.backend),
         )
 
-    def threads(self, variant: Variant, seconds: float, graph: HeteroGraph) -> int:
+    def _threads(self, variant: Variant, seconds: float, graph: HeteroGraph) -> int:
         """How many the next run of a variant is to have, which was predicted to take so long."""
         chosen = Chosen(variant), Chosen(variant, seconds=seconds)
         watches = [self._watch(each, graph) for each in chosen]

@@ -16,6 +16,7 @@ class LayerStatus:
         refusal: Why it cannot run compiled as it is now, or None.
         variant: What its last call ran; None where that was the original layer, or none came.
         reason: Why its last call ran in the original layer, or None.
+        has_gradients: Whether its last call ran compiled for a backward that does so, too.
         otherwise: What runs where it does not.
     """
 
@@ -25,6 +26,7 @@ class LayerStatus:
     refusal: str | None
     variant: str | None = None
     reason: str | None = None
+    has_gradients: bool = False
     otherwise: str = "original"
 
     def by_layers(self) -> LayerStatus:
@@ -41,7 +43,10 @@ class LayerStatus:
             return f"{self.otherwise}: {self.reason or self.refusal}"
         if self.reason is not None:
             return f"compiled; the last call ran the {self.otherwise}: {self.reason}"
-        return "compiled" if self.variant is None else f"compiled; the last call ran {self.variant}"
+        if self.variant is None:
+            return "compiled"
+        gradients = ", with gradients" if self.has_gradients else ""
+        return f"compiled; the last call ran {self.variant}{gradients}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +69,18 @@ class ModelReport:
 
 @dataclass(slots=True)
 class LastCall:
-    """What a layer's last call ran: a variant, or the original for a reason."""
+    """What a layer's last call ran: a variant, or the original for a reason.
+
+    Attributes:
+        variant: The variant.
+        reason: Why not.
+        has_gradients: Whether it has a compiled backward.
+    """
 
     variant: str | None = None
     reason: str | None = None
+    has_gradients: bool = False
 
     def set(self, variant: str | None, reason: str | None) -> None:
         """Records a call."""
-        self.variant, self.reason = variant, reason
+        self.variant, self.reason, self.has_gradients = variant, reason, False

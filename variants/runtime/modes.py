@@ -27,14 +27,21 @@ def transform() -> str | None:
     return None
 
 
-def differentiates(tensors: Callable[[], Iterable[Tensor]]) -> bool:
-    """Whether derivatives by some tensors are wanted, in either direction.
+def needs_gradients(tensors: Callable[[], Iterable[Tensor]]) -> bool:
+    """Whether gradients by some tensors may be asked for.
 
     Args:
-        tensors: Gives them; not called where nothing is differentiated.
+        tensors: Gives them; not called where nothing is recorded.
     """
-    if _records_gradients() and any(tensor.requires_grad for tensor in tensors()):
-        return True
+    return _records_gradients() and any(tensor.requires_grad for tensor in tensors())
+
+
+def has_tangents(tensors: Callable[[], Iterable[Tensor]]) -> bool:
+    """Whether some tensors carry derivatives forward, as of `torch.autograd.forward_ad`.
+
+    Args:
+        tensors: Gives them; not called where none does.
+    """
     if forward_ad._current_level < 0:
         return False
     unpack: Callable[[Tensor], Any] = forward_ad.unpack_dual

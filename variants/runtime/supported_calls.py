@@ -13,7 +13,7 @@ from hetune.variants.frontend.call import Call
 from hetune.variants.frontend.calls import read_call
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime.edges import GraphCache
-from hetune.variants.runtime.modes import differentiates
+from hetune.variants.runtime.modes import has_tangents
 
 SupportedCall = tuple[Adapter, Call, HeteroGraph]
 """Of a layer: its adapter, and what the call gives."""
@@ -37,7 +37,7 @@ def supported_call(
         graphs: Those that the layer knows.
         args: Of the call.
         kwargs: Of the call.
-        is_run: Whether the call runs now, where gradients may be wanted.
+        is_run: Whether the call runs now, where derivatives may be carried forward.
 
     Raises:
         InputError: A tensor's dtype, shape or device does not fit.
@@ -56,8 +56,8 @@ def supported_call(
         if reason := backend.refusal(tensor.device):
             return Unsupported(reason)
     features = call.features
-    if is_run and differentiates(lambda: (*features, *module.parameters(), *module.buffers())):
-        return Unsupported("gradients are needed: call it under torch.no_grad() for inference")
+    if is_run and has_tangents(lambda: (*features, *module.parameters(), *module.buffers())):
+        return Unsupported("derivatives are carried forward, which its module does alone")
     graph = graphs.graph_of(call)
     if (reason := adapter.graph_refusal(graph)) is not None:
         return Unsupported(reason)

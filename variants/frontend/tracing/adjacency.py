@@ -73,6 +73,8 @@ class AdjacencyLayer(EdgeModule):
         matrices = [value for value in (*args, *kwargs.values()) if is_sparse(value)]
         if len(matrices) != 1:
             raise NotTraceable(f"{len(matrices)} arguments are sparse matrices: one compiles")
+        if torch.is_grad_enabled() and matrices[0].requires_grad:
+            raise NotTraceable("gradients of a sparse matrix's values are needed")
         edges, weights, layout = _taken_apart(matrices[0])
         plain = tuple(edges if value is matrices[0] else value for value in args)
         named = {k: edges if value is matrices[0] else value for k, value in kwargs.items()}

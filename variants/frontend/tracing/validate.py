@@ -60,14 +60,8 @@ def validated(module: nn.Module, arguments: CallArguments) -> Traced:
 
 
 def _validated(module: nn.Module, arguments: CallArguments) -> Traced:
-    try:
-        twin = copy.deepcopy(module).double()
-    except Exception as error:
-        raise NotTraceable(f"it cannot be copied: {error}") from None
     random = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in twin.parameters():  # zeros at the start would hide mistakes
-            parameter.add_(torch.rand(parameter.shape, generator=random).to(parameter) * 0.2)
+    twin = _perturbed(module, random)
     found: Traced | None = None
     for i in range(_GRAPHS):
         drawn = arguments.drawn(random, number_of_nodes(module, i))
@@ -80,7 +74,24 @@ def _validated(module: nn.Module, arguments: CallArguments) -> Traced:
     return found
 
 
+def _perturbed(module: nn.Module, random: torch.Generator) -> nn.Module:
+    """A copy in float64 with other parameters: zeros at the start would hide mistakes."""
+    try:
+        twin = copy.deepcopy(module).double()
+    except Exception as error:
+        raise NotTraceable(f"it cannot be copied: {error}") from None
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.add_(torch.rand(parameter.shape, generator=random).to(parameter) * 0.2)
+    return twin
+
+
 def parameters_of(module: nn.Module) -> dict[str, Tensor]:
+    """All parameters and buffers by name, without gradients."""
+    return {name: tensor.detach() for name, tensor in live_parameters_of(module).items()}
+
+
+def live_parameters_of(module: nn.Module) -> dict[str, Tensor]:
     """All parameters and buffers by name."""
     return parameters_at(places_of(module))
 
@@ -102,7 +113,7 @@ def places_of(module: nn.Module) -> Places:
 def parameters_at(places: Places) -> dict[str, Tensor]:
     """The parameters and buffers that are there, by name."""
     found = ((path, group.get(name)) for path, group, name in places)
-    return {path: tensor.detach() for path, tensor in found if tensor is not None}
+    return {path: tensor for path, tensor in found if tensor is not None}
 
 
 def weights_of(traced: Traced, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -146,7 +157,7 @@ def interpreted(traced: Traced, module: nn.Module, arguments: CallArguments) -> 
         arguments: Of the call, floats in float64.
     """
     graph = traced.graph(arguments.num_nodes, arguments.num_sources)
-    parameters = parameters_of(module)
+    parameters = live_parameters_of(module)
     features = (*arguments.features, *arguments.sources, *traced.edge_features)
     values = {name: arguments.values[name] for name in features}
     values |= {name: rows.double() for name, rows in traced.constants.items()}
@@ -155,6 +166,59 @@ def interpreted(traced: Traced, module: nn.Module, arguments: CallArguments) -> 
     values |= zip(traced.program.results, results, strict=True)
     given = arguments.values, traced.of_graph, arguments.num_nodes
     return traced.result(values, parameters, *given)
+
+
+def gradient_refusal(module: nn.Module, arguments: CallArguments) -> str | None:
+    """Why gradients of a confirmed program are not its layer's, or None: where it detaches, say.
+
+    Args:
+        module: The layer, in its mode; it is not changed.
+        arguments: Of a call.
+    """
+    with torch.inference_mode(False), torch.enable_grad():
+        random = torch.Generator().manual_seed(0)
+        twin = _perturbed(module, random).requires_grad_()
+        drawn = arguments.drawn(random, number_of_nodes(module, 0))
+        features = (*arguments.features, *arguments.sources, *arguments.edge_features)
+        wanted = [*twin.parameters(), *(drawn.values[name].requires_grad_() for name in features)]
+        try:
+            traced = trace(twin, drawn)
+            _compare_gradients(interpreted(traced, twin, drawn), _run(twin, drawn), wanted)
+        except NotTraceable as error:
+            return str(error)
+    return None
+
+
+def _compare_gradients(found: Any, expected: Any, wanted: list[Tensor]) -> None:
+    """Compares gradients of all tensors of two results, by sums of random multiples."""
+
+    def gradients(result: Any) -> list[Tensor]:
+        random = torch.Generator().manual_seed(1)
+        rows = [each for each in _tensors(result) if each.requires_grad]
+        total = sum(
+            ((each * torch.randn(each.shape, generator=random).to(each)).sum() for each in rows),
+            torch.zeros((), dtype=torch.float64, requires_grad=True),
+        )
+        by = torch.autograd.grad(total, wanted, allow_unused=True)
+        zeros = map(torch.zeros_like, wanted)
+        return [zero if each is None else each for each, zero in zip(by, zeros, strict=True)]
+
+    pairs = [*zip(gradients(found), gradients(expected), strict=True)]
+    largest = max((each.abs().max().item() for _, each in pairs if each.numel()), default=0.0)
+    for one, other in pairs:
+        if one.numel() and not (one - other).abs().max().item() <= _TOLERANCE * largest:
+            raise NotTraceable("its program has other gradients: something in it is detached")
+
+
+def _tensors(result: Any) -> list[Tensor]:
+    match result:
+        case Tensor():
+            return [result]
+        case dict():
+            return _tensors([*result.values()])
+        case list() | tuple():
+            return [tensor for part in result for tensor in _tensors(part)]
+    return []
 
 
 def _compare(twin: nn.Module, traced: Traced, drawn: CallArguments) -> None:

@@ -1,0 +1,205 @@
+"""Gradients of a program: stages, each chosen and run as a layer, on the graph or its reverse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from hetune.variants.backends.base import Backend
+from hetune.variants.compiler.pipeline import Compiler
+from hetune.variants.errors import ProgramError
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.reverse import reversed_graph
+from hetune.variants.passes.backward import backward
+from hetune.variants.passes.stages import Stage
+from hetune.variants.plan.variants import Variant
+from hetune.variants.program.interpret import interpret_results
+from hetune.variants.program.limitation import limitation
+from hetune.variants.program.nodes import Program
+from hetune.variants.runtime.calls import Policy
+from hetune.variants.runtime.choice import Choice
+from hetune.variants.runtime.float32_range import Overflow, may_differ
+from hetune.variants.runtime.layer_runner import LayerRunner
+from hetune.variants.runtime.plan_inputs import weights_of
+from hetune.variants.runtime.warm import Progress, compile_kernels
+
+Rows = Mapping[str, Tensor]
+"""Tensors [rows, *row shape] by the names of a program."""
+
+
+class StageRunner:
+    """Runs one stage of a backward.
+
+    Args:
+        stage: What to run.
+        backend: What compiles and runs it.
+
+    Attributes:
+        limitation: Why there are no kernels for it, or None.
+    """
+
+    def __init__(self, stage: Stage, backend: Backend) -> None:
+        self._stage, self._runs = stage, LayerRunner(backend)
+        self.limitation = None if stage.is_weights else limitation(stage.program)
+        self._is_interpreted = stage.is_weights or self.limitation is not None
+
+    @cached_property
+    def _variants(self) -> dict[str, Variant]:
+        found = Compiler(self._runs.backend).schedule(self._stage.program)
+        return {variant.id: variant for variant in found}
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of what it is given."""
+        return tuple(param.name for param in self._stage.program.params)
+
+    def run(self, graph: HeteroGraph, policy: Policy, values: Rows) -> dict[str, Tensor]:
+        """Its results by name.
+
+        Args:
+            graph: Of the layer's call.
+            policy: How to choose.
+            values: What it reads, and perhaps more.
+
+        Raises:
+            MemoryLimitError: No variant fits the limit.
+            CompileError: A variant does not compile.
+        """
+        graph, program = self._graph(graph), self._stage.program
+        given = {name: values[name] for name in self.reads}
+        if self._is_interpreted:
+            return _interpreted(program, given, graph, torch.float32)
+        chosen, _ = self._runs.next(self._variants, graph, policy)
+        weights = weights_of(chosen.variant.plan, given, graph)
+        rows = {param.name: given[param.name] for param in program.params if param.role != "weight"}
+        overflow = Overflow()
+        results = self._runs.run(graph, chosen, policy, rows, weights, None, overflow)
+        if overflow.happened and may_differ(results, given.values()):
+            return _interpreted(program, given, graph, torch.float64)
+        return dict(zip(program.results, results, strict=True))
+
+    def choice(self, graph: HeteroGraph, policy: Policy) -> Choice | None:
+        """What suits a graph, and why; None of what is interpreted.
+
+        Raises:
+            MemoryLimitError: No variant fits the limit.
+        """
+        if self._is_interpreted:
+            return None
+        return self._runs.choice(self._variants, self._graph(graph), policy)
+
+    def warm(self, graph: HeteroGraph, policy: Policy, progress: Progress | None) -> None:
+        """Compiles and indexes what runs on a graph may need.
+
+        Raises:
+            MemoryLimitError: No variant fits the limit.
+            CompileError: A kernel does not compile.
+        """
+        if self._is_interpreted:
+            return
+        graph = self._graph(graph)
+        variants = self._runs.foreseen(self._variants, graph, policy)
+        compile_kernels(variants, self._runs.backend, progress)
+        for variant in variants:
+            self._runs.executable(variant, graph)
+
+    def _graph(self, graph: HeteroGraph) -> HeteroGraph:
+        return reversed_graph(graph) if self._stage.is_reversed else graph
+
+
+class GradientRunner:
+    """Computes gradients of a program by some of its parameters.
+
+    Args:
+        program: What is differentiated.
+        wanted: By which of its parameters.
+        backend: What compiles and runs it.
+
+    Attributes:
+        stages: In order.
+        reads: Features and weights of the program whose values it needs.
+
+    Raises:
+        ProgramError: Something has no derivative.
+    """
+
+    def __init__(self, program: Program, wanted: tuple[str, ...], backend: Backend) -> None:
+        found = backward(program, wanted)
+        self._wanted, self._results = wanted, found.results
+        self.stages = tuple(StageRunner(stage, backend) for stage in found.stages)
+        read = {name for stage in self.stages for name in stage.reads}
+        self.reads = tuple(
+            param.name
+            for param in program.params
+            if param.name in read and param.role != "constant"
+        )
+        self._last_read = {name: i for i, stage in enumerate(self.stages) for name in stage.reads}
+
+    def run(self, graph: HeteroGraph, policy: Policy, values: Rows) -> dict[str, Tensor]:
+        """Gradients by parameter, float32 [rows, *row shape].
+
+        Args:
+            graph: Of the call.
+            policy: How the layer chooses.
+            values: What it reads, constants, and the gradient of each result by `gradient_name`.
+
+        Raises:
+            MemoryLimitError: No variant fits the limit.
+            CompileError: A variant does not compile.
+        """
+        known, policy = dict(values), in_stages(policy)
+        for i, stage in enumerate(self.stages):
+            known |= stage.run(graph, policy, known)
+            for name in stage.reads:
+                if self._last_read[name] == i and name not in self._results:
+                    del known[name]
+        return {
+            name: known[result] for name, result in zip(self._wanted, self._results, strict=True)
+        }
+
+    def choices(self, graph: HeteroGraph, policy: Policy) -> tuple[Choice, ...]:
+        """What stages would run, and why. See `run`."""
+        policy = in_stages(policy)
+        found = (stage.choice(graph, policy) for stage in self.stages)
+        return tuple(choice for choice in found if choice is not None)
+
+    def warm(self, graph: HeteroGraph, policy: Policy, progress: Progress | None = None) -> None:
+        """Compiles and indexes what runs on a graph may need. See `run`."""
+        policy = in_stages(policy)
+        for stage in self.stages:
+            stage.warm(graph, policy, progress)
+
+
+def gradient_runner(
+    program: Program, wanted: tuple[str, ...], backend: Backend
+) -> GradientRunner | str:
+    """What computes gradients by some parameters, or why nothing does."""
+    try:
+        runner = GradientRunner(program, wanted, backend)
+    except ProgramError as error:
+        return str(error)
+    reasons = (stage.limitation for stage in runner.stages)
+    reason = next((reason for reason in reasons if reason), None)
+    if reason is not None and backend.name != "torch":
+        return reason
+    return runner
+
+
+def in_stages(policy: Policy) -> Policy:
+    """How the stages of a layer's backward are chosen."""
+    return replace(policy, explore=False, cuda_graph=False, precision="float32")
+
+
+def _interpreted(
+    program: Program, given: Rows, graph: HeteroGraph, dtype: torch.dtype
+) -> dict[str, Tensor]:
+    values = {
+        param.name: given[param.name].reshape(-1, *param.type.shape).to(dtype)
+        for param in program.params
+    }
+    found = interpret_results(program, values, graph)
+    return {name: rows.float() for name, rows in zip(program.results, found, strict=True)}

@@ -1,0 +1,216 @@
+"""Gradients through compiled layers: a layer's program is one operator to torch's autograd.
+
+What is made of a module's parameters before the program runs, and of its results afterwards, is
+torch's own. Saved for the backward are the features and weights that gradients depend on; what the
+forward computed in between is computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.modules import module as torch_modules
+
+from hetune.variants.backends.base import Backend
+from hetune.variants.errors import VariantError
+from hetune.variants.frontend.adapter import Adapter, Unsupported
+from hetune.variants.frontend.autocast import full_precision
+from hetune.variants.frontend.call import Call
+from hetune.variants.frontend.type_order import order_of
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.passes.gradient import gradient_name
+from hetune.variants.program.nodes import Program
+from hetune.variants.runtime.calls import Policy
+from hetune.variants.runtime.gradients import GradientRunner, gradient_runner
+from hetune.variants.runtime.modes import needs_gradients
+
+Forward = Callable[[Mapping[str, Tensor]], tuple[Tensor, ...]]
+"""A program's results, by its features and constants."""
+
+
+class Training:
+    """The gradients of a layer's program, by sets of parameters that need them.
+
+    Args:
+        backend: What compiles and runs them.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._runners: dict[tuple[str, ...], GradientRunner | Unsupported] = {}
+
+    def gradients(self, program: Program, wanted: tuple[str, ...]) -> GradientRunner | Unsupported:
+        """What computes gradients by some parameters, or why nothing does.
+
+        Args:
+            program: Of the layer.
+            wanted: By which of its parameters.
+        """
+        if wanted not in self._runners:
+            found = gradient_runner(program, wanted, self._backend)
+            self._runners[wanted] = _unsupported(found) if isinstance(found, str) else found
+        return self._runners[wanted]
+
+    def results(
+        self,
+        forward: Forward,
+        adapter: Adapter,
+        call: Call,
+        graph: HeteroGraph,
+        inputs: Mapping[str, Tensor],
+        policy: Policy,
+        out: Tensor | None,
+    ) -> tuple[Tensor, ...] | Unsupported:
+        """The program's results, with gradients where these are needed.
+
+        Or why the module has to compute them.
+
+        Args:
+            forward: Runs the program.
+            adapter: Of the layer.
+            call: Of the layer.
+            graph: Of the call.
+            inputs: Features and constants of the call, float32.
+            policy: How the layer chooses.
+            out: As of the call.
+        """
+        module = adapter.module
+        if not needs_gradients(lambda: (*call.features, *module.parameters(), *module.buffers())):
+            return forward(inputs)
+        if out is not None:
+            return _unsupported("out= has none")
+        found = self._parameters(adapter, call, inputs)
+        if isinstance(found, Unsupported):
+            return found
+        parameters, runner = found
+        if runner is None:
+            return forward(inputs)
+        constants = {name: rows for name, rows in inputs.items() if name not in parameters}
+        backward = _Backward(self, adapter.program, graph, policy, constants, (*parameters,))
+        given = forward, backward, *parameters.values()
+        results: tuple[Tensor, ...] = _Operator.apply(*given)  # type: ignore[no-untyped-call]
+        return results
+
+    def backward_of(
+        self, adapter: Adapter, call: Call, graph: HeteroGraph
+    ) -> GradientRunner | None:
+        """What runs a call's backward; None where nothing needs gradients.
+
+        Args:
+            adapter: Of the layer.
+            call: Of the layer.
+            graph: Of the call.
+
+        Raises:
+            VariantError: The module does.
+        """
+        with torch.enable_grad():
+            found = self._parameters(adapter, call, call.inputs(graph))
+        if isinstance(found, Unsupported):
+            raise VariantError(f"this call runs in the original module: {found.reason}")
+        return found[1]
+
+    def _parameters(
+        self, adapter: Adapter, call: Call, inputs: Mapping[str, Tensor]
+    ) -> tuple[dict[str, Tensor], GradientRunner | None] | Unsupported:
+        """The program's features and weights as torch differentiates them, and their gradients."""
+        reason = _backward_hooks(adapter.module) or call.gradient_refusal()
+        if reason is not None:
+            return _unsupported(reason)
+        weights = order_of(adapter, call.edges).weights(adapter.program, adapter.live_weights())
+        features = (param.name for param in adapter.inputs if param.role == "feature")
+        found = {**{name: inputs[name] for name in features}, **weights}
+        wanted = tuple(name for name, tensor in found.items() if tensor.requires_grad)
+        runner = self.gradients(adapter.program, wanted) if wanted else None
+        return runner if isinstance(runner, Unsupported) else (found, runner)
+
+
+@dataclass(frozen=True, slots=True)
+class _Backward:
+    """What a call's backward needs beside tensors.
+
+    Attributes:
+        training: Of the layer.
+        program: Likewise.
+        graph: Of the call.
+        policy: How the layer chooses.
+        constants: Of the call.
+        names: Of the program's parameters, in the operator's order.
+    """
+
+    training: Training
+    program: Program
+    graph: HeteroGraph
+    policy: Policy
+    constants: Mapping[str, Tensor]
+    names: tuple[str, ...]
+
+    def runner(self, needed: Sequence[bool]) -> GradientRunner:
+        """What computes the gradients that are needed."""
+        runner = self.training.gradients(self.program, tuple(compress(self.names, needed)))
+        assert isinstance(runner, GradientRunner)
+        return runner
+
+
+class _Operator(torch.autograd.Function):
+    """A program as an operator of torch."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, forward: Forward, backward: _Backward, *given: Tensor
+    ) -> tuple[Tensor, ...]:
+        """The program's results.
+
+        Args:
+            ctx: Torch's.
+            forward: Computes them.
+            backward: How their gradients are computed.
+            given: The program's features and weights.
+        """
+        values = dict(zip(backward.names, given, strict=True))
+        ctx.runner = backward.runner(ctx.needs_input_grad[_OTHERS:])
+        ctx.save_for_backward(*(values[name] for name in ctx.runner.reads))
+        ctx.call, ctx.shapes = backward, tuple(tensor.shape for tensor in given)
+        return forward({**backward.constants, **values})  # it has its own weights
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of the program's features and weights, where they are needed.
+
+        Args:
+            ctx: Torch's.
+            grads: Of its results.
+        """
+        call: _Backward = ctx.call
+        values = {**call.constants, **dict(zip(ctx.runner.reads, ctx.saved_tensors, strict=True))}
+        values |= zip(map(gradient_name, call.program.results), grads, strict=True)
+        with full_precision(call.graph.device.type):
+            found = ctx.runner.run(call.graph, call.policy, values)
+        named = zip(call.names, ctx.shapes, strict=True)
+        gradients = (found[name].reshape(shape) if name in found else None for name, shape in named)
+        return (None,) * _OTHERS + tuple(gradients)
+
+
+_OTHERS = 2
+"""Arguments of the operator that are no tensors."""
+
+
+def _unsupported(reason: str) -> Unsupported:
+    return Unsupported(f"gradients are needed, and {reason}: torch.no_grad() is for inference")
+
+
+def _backward_hooks(module: torch.nn.Module) -> str | None:
+    """Why hooks of gradients would not be called, or None."""
+    hooks: Iterable[str] = ("_backward_hooks", "_backward_pre_hooks")
+    if any(getattr(part, name) for part in module.modules() for name in hooks):
+        return "it has hooks for the backward"
+    if torch_modules._global_backward_hooks or torch_modules._global_backward_pre_hooks:
+        return "there are hooks for the backward of all modules"
+    return None
