@@ -108,4 +108,4 @@ def test_who_says_how_graphs_come_is_believed(rgcn, told):
     for seed in range(NEW_GRAPHS + 1):
         policy = layer._policy
         graph = layer._prepare(batch(40, 100, seed), {})[2]
-        assert layer._sizes.policy(policy, layer.use_of(graph), is_call=True) is policy
+        assert layer._runs._sizes.policy(policy, layer.use_of(graph), is_call=True) is policy
