@@ -153,8 +153,16 @@ class OnDictionaries(EdgeModule):
         form = {name: forms.get(name, value) for name, value in named.items()}
         call = tuple(form.pop(str(i)) for i in range(len(args))), form
         keeps_apart = type(self.module).__name__ == "HANConv"
-        own = call, node_types, edge_types, found, keeps_apart
-        return TypedArguments(values, features, f"{_EDGES}0", (), (), *own)
+        return TypedArguments(
+            values,
+            features,
+            f"{_EDGES}0",
+            form=call,
+            node_types=node_types,
+            edge_types=edge_types,
+            dictionaries=found,
+            keeps_apart=keeps_apart,
+        )
 
     def _check(
         self,

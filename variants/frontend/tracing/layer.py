@@ -146,11 +146,14 @@ class Traced:
         weights = tuple((name, weight.key) for name, weight in self.weights.items())
         return show(self.program), self.result_shape, weights, key_of(self.output)
 
-    def on(self, num_nodes: int, rows: Mapping[str, Tensor]) -> Traced | None:
+    def on(
+        self, num_nodes: int, num_sources: int | None, rows: Mapping[str, Tensor]
+    ) -> Traced | None:
         """The same for another graph.
 
         Args:
             num_nodes: Of the graph.
+            num_sources: Of those that edges come from, where these are others.
             rows: What the recording gave for it.
 
         Returns:
@@ -161,6 +164,8 @@ class Traced:
         if self.node_types:
             num_nodes = len(rows[_types_name(Space.NODE)])
         counts = {Space.NODE: num_nodes, Space.EDGE: len(src)}
+        if num_sources is not None:
+            counts[Space.SOURCE] = num_sources
         constants = {name: rows[name] for name in self.constants}
         kinds = {
             space: replace(types, index=rows[_types_name(space)])
