@@ -12,7 +12,7 @@ from torch.nn.functional import relu
 
 import hetune
 from hetune.variants.errors import GraphError
-from hetune.variants.frontend import message_passing
+from hetune.variants.frontend import traced_call
 from hetune.variants.frontend.tracing.layer import trace
 from hetune.variants.program.nodes import Linear, Reduce
 
@@ -110,9 +110,7 @@ def assert_equal(found, expected):
 def test_models_of_dictionaries_run_as_one_program(name, monkeypatch):
     model, traces = randomized(MODELS[name]()), []
     fast = hetune.compile(model, mode="whole", backend="cpp" if name == "sage" else "torch")
-    monkeypatch.setattr(
-        message_passing, "trace", lambda *given: traces.append(given) or trace(*given)
-    )
+    monkeypatch.setattr(traced_call, "trace", lambda *given: traces.append(given) or trace(*given))
     for seed in range(3):
         given = data((61 + seed, 37 + 2 * seed, 7 + 3 * seed), seed=seed)
         with warnings.catch_warnings():
