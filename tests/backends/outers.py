@@ -13,6 +13,7 @@ _BUFFERS = {
     "t": "src_pair@a[{h},{n}]",
     "c": "edge[]",
     "heads_c": "edge[{h}]",
+    "parts_c": "edge[{m}]",
     "p": "dst_pair[{h}]",
     "w": "etype[{h},{k},{n}]",
     "v": "ntype[{h},{k},{n}]",
@@ -23,6 +24,7 @@ OUTERS = {
     "edges": "w[edge] = x[src], y[dst]",
     "scaled edges": "w[edge@a] += c * x[src], e",
     "scaled heads": "w[edge@b] = heads_c * x[dst], y[src]",
+    "scaled parts": "w[edge@a] = parts_c * x[src], y[dst]",
     "source pairs": "w[src_pair@a] = x[src], t",
     "nodes": "v[node] = x, y",
     "all nodes": "u[node] += x, y",
@@ -47,5 +49,5 @@ def outer(line: str, heads: int, k: int, n: int) -> Launch:
     words = "".join(c if c.isalnum() or c == "_" else " " for c in line).split()
     used = [name for name in _BUFFERS if name in words]
     buffers = "".join(f"  buffer {name}: {_BUFFERS[name]}\n" for name in used)
-    sizes = {"h": heads, "k": k, "n": n}
+    sizes = {"h": heads, "k": k, "n": n, "m": heads * (2 if n % 2 == 0 else n)}
     return parse(f"launch\n{buffers}  outer {line} heads={{h}} k={{k}} n={{n}}\n".format(**sizes))

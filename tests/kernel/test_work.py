@@ -116,7 +116,7 @@ gemm t[node] = leaky_relu(x, const=0.5) @ w heads=1 k=3 n=5 only=dst fill
         "outer w[edge@s] = c * x[src], y[dst] heads=1 k=3 n=5",
         Work(
             matrix_flops=2 * 20 * 15,
-            vector_flops=20 * 3,
+            vector_flops=20 * 5,
             read_bytes=4 * (8 * 3 + 7 * 5 + 20),
             write_bytes=4 * 6 * 15,
             index_bytes=4 * 4 * 20,

@@ -20,17 +20,6 @@ class _ProductCheck(Check):
             if extent < 1:
                 raise self.error(f"{name} is {extent}: it must be at least 1")
 
-    def scale(self, product: Gemm | Outer) -> None:
-        """Each row has a factor, or each of its heads."""
-        if product.scale is None:
-            return
-        shape = self.own_row(product.scale, product.rows).shape
-        if shape not in ((), (product.heads,)):
-            raise self.error(
-                f"scale {product.scale!r} has row shape {shape}: it must be () or "
-                f"(heads,) = ({product.heads},)"
-            )
-
     def type_space(self, what: str, name: str, rows: Rows) -> None:
         """The rows know which row of the types is theirs."""
         typed, type = Space.NTYPE if rows.space is Space.NODE else Space.ETYPE, self.buffer(name)
@@ -127,11 +116,21 @@ class OuterCheck(_ProductCheck):
             if isinstance(factor.x, Direct) and factor.x.fn:
                 raise self.error(f"operands of `outer` go through no function: drop {factor.x.fn}")
             self.factor(factor, extent)
-        self.scale(outer)
+        if outer.scale is not None:
+            self._scale(outer.scale)
         self.type_space("out", outer.out, outer.rows)
         self.width("out", outer.out, outer.heads * outer.k * outer.n, "heads * k * n")
         if outer.out in {name for name, _ in reads(outer)}:
             raise self.error(f"{outer.out!r} is both read and written: write another buffer")
+
+    def _scale(self, name: str) -> None:
+        heads, n = self.outer.heads, self.outer.n
+        shape = self.own_row(name, self.outer.rows).shape
+        if shape and (len(shape) > 1 or shape[0] % heads or heads * n % shape[0]):
+            raise self.error(
+                f"scale {name!r} has row shape {shape}: it must be (), or have factors of equal "
+                f"parts of each of {heads} heads of {n}"
+            )
 
 
 class GemmCheck(_ProductCheck):
@@ -155,7 +154,13 @@ class GemmCheck(_ProductCheck):
             TailCheck(self.place, self.types, gemm).run()
         else:
             self._out()
-        self.scale(gemm)
+        if gemm.scale is not None:
+            shape = self.own_row(gemm.scale, gemm.rows).shape
+            if shape not in ((), (gemm.heads,)):
+                raise self.error(
+                    f"scale {gemm.scale!r} has row shape {shape}: it must be () or "
+                    f"(heads,) = ({gemm.heads},)"
+                )
         if gemm.bias is not None:
             self._bias(gemm.bias)
         if gemm.only is not End.NONE and gemm.rows.space is not Space.NODE:

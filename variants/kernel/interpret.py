@@ -140,7 +140,9 @@ class _Machine(RowTensors):
         *left, y = map(self._operand, outer.factors)
         x = left[0] if left else torch.ones_like(y[..., : outer.k])
         if outer.scale is not None:
-            x = x * self._factors(outer.scale, outer.rows)
+            factors = self._factors(outer.scale, outer.rows)
+            parts = factors.shape[1]
+            y = (y.view(len(y), parts, outer.heads * outer.n // parts) * factors).view(y.shape)
         out = self.tensors[outer.out].view(-1, outer.heads, outer.k, outer.n)
         if not outer.accumulate:
             out.zero_()

@@ -167,7 +167,8 @@ class Outer:
     X has row shape (heads, k), Y (heads, n) and ``out`` (heads, k, n), flattened: the gradient of
     a `Gemm`'s weight. Without ``x`` it is 1, and k too: a sum of rows. ``out`` lives in etype
     (edgewise rows), ntype (node rows) or shared; types without rows have 0. ``scale`` is a buffer
-    of the rows, row shape () or (heads,). It has a launch of its own.
+    of the rows, row shape () or (m,): factors of m equal parts of Y's row, each in one head. It has
+    a launch of its own.
     """
 
     out: str

@@ -135,6 +135,7 @@ BINARY: MappingProxyType[str, Callable[[Rows, Rows, Rows, Rows], _Pair]] = Mappi
         "minimum": lambda g, x, z, y: (g * _more(x, z).without(), g * _more(x, z)),
         "pow": _pow,
         "mask": lambda g, x, z, y: (None, x("mask", g)),
+        "equal": lambda g, x, z, y: (None, None),
     }
 )
 """From the gradient of y, x, z and y = fn(x, z), the gradients of x and z, in y's shape.

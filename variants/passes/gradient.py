@@ -270,12 +270,12 @@ class _Tape(Builder):
             )
             of_others = self._rows(self._taken(product, kind, op.end)) / filled
             return (came * of_others * (zeros - zero).positive().without()).name
-        best = self._rows(self._taken(y, kind, op.end))
-        beaten = (best - x if op.fn == "max" else x - best).positive()
-        ties = self._rows(self._reduced(beaten.without().name, op.space, op.end))
+        best = x("equal", self._rows(self._taken(y, kind, op.end)))
+        ties = self._rows(self._reduced(best.name, op.space, op.end))
         # As in torch's `scatter_reduce`, the 0 that is there without rows has a share in ties.
-        share = self._rows(g) / (ties + self._rows(y)("abs").positive().without())
-        return (beaten.without() * self._rows(self._taken(share.name, kind, op.end))).name
+        ties = ties + self._rows(y)("abs").positive().without()
+        share = self._rows(g) / ties("clamp_min", const=1.0)
+        return (best * self._rows(self._taken(share.name, kind, op.end))).name
 
     def _of_fold(self, op: Fold, y: str, g: str) -> str:
         x, axis = op.x, op.axis
@@ -286,11 +286,9 @@ class _Tape(Builder):
             return self._spread(g, x, axis)
         if op.fn == "mean":
             return self._spread((self._rows(g) * (1 / shape[axis])).name, x, axis)
-        rows, best = self._rows(x), self._rows(self._spread(y, x, axis))
-        beaten = (best - rows if op.fn == "max" else rows - best).positive()
-        ties = self._rows(self.emit(Fold(beaten.without().name, axis), f"{y}_ties"))
-        share = self._rows(g) / ties
-        return (beaten.without() * self._rows(self._spread(share.name, x, axis))).name
+        best = self._rows(x)("equal", self._rows(self._spread(y, x, axis)))
+        share = self._rows(g) / self._rows(self.emit(Fold(best.name, axis), f"{y}_ties"))
+        return (best * self._rows(self._spread(share.name, x, axis))).name
 
     def _of_einsum(self, op: Einsum, y: str, g: str) -> Iterator[Partial]:
         inputs, result = op.spec.split("->")

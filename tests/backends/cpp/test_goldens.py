@@ -99,6 +99,15 @@ launch
 """
 """HGT's: a function of its operand, rows that are filled, and what is done with its rows."""
 
+OUTER = """
+launch
+  buffer x: node[24]
+  buffer y: node[2,24]
+  buffer a: edge[2]
+  buffer w: etype[24,48]
+  outer w[edge@d] = a * x[src], y[dst] heads=1 k=24 n=48
+"""
+
 KERNELS = {
     "aggregate-first": (AGGREGATE_FIRST, Schedule()),
     "odd-width": (ODD_WIDTH, Schedule()),
@@ -109,6 +118,7 @@ KERNELS = {
     "last-product": (LAST_PRODUCT, Schedule()),
     "flat-softmax": (ADDITIVE.format(h=2, d=32), Schedule()),
     "one-pass": (ATTENTION.format(h=2, d=32), Schedule()),
+    "outer": (OUTER, Schedule()),
     "few-registers": (AGGREGATE_FIRST, fitted(Schedule(), Vectors(8, 16))),
 }
 

@@ -213,7 +213,7 @@ class OuterLowering:
                 ask = f"prefetch_row<{width}>({operand.pointer(f'rows[m + {panel}]')})"
                 loop.append(If("m < left", (Do(ask),)))
         if outer.scale is not None:
-            arrays.append(self._array("scaled", outer.heads * outer.k))
+            arrays.append(self._array("scaled", outer.heads * outer.n))
             loop += self._scaled(outer.scale)
         return Function(
             f"{self.name}: adds up to {panel} rows, of which so many are left behind them",
@@ -234,17 +234,28 @@ class OuterLowering:
         return Declare(f"alignas(64) {keep}float", f"{name}[{self.panel}][{width}]")
 
     def _scaled(self, scale: str) -> list[Statement]:
-        """The left operand's row times its factor, or its factors."""
+        """The right operand's row times its factor, or the factors of its parts."""
         outer, row = self.outer, own_row(self.args, self.outer.rows, "rows[m]")
-        heads = self.launch.type_of(scale).width
-        source = f"{self.args.buffer(scale)} + int64_t({row}) * {heads}"
-        width = outer.heads * outer.k // heads
-        body: list[Statement] = [Declare("const float*", "factor", source)]
-        for h in range(heads):
-            for piece in cut(width, self.schedule.lanes, h * width):
-                value = f"factor[{h}] * load<{piece.type}>({at('x[m]', piece.offset)})"
-                body.append(Do(f"store<{piece.type}>({at('scaled[m]', piece.offset)}, {value})"))
-        return [Scope(tuple(body)), Assign("x[m]", "scaled[m]")]
+        parts = self.launch.type_of(scale).width
+        source = f"{self.args.buffer(scale)} + int64_t({row}) * {parts}"
+        width = outer.heads * outer.n // parts
+        multiply = tuple(
+            Do(
+                f"store<{piece.type}>({at('to', piece.offset)}, factor[part] * "
+                f"load<{piece.type}>({at('from', piece.offset)}))"
+            )
+            for piece in cut(width, self.schedule.lanes)
+        )
+        body: tuple[Statement, ...] = (
+            Declare("const float*", "from", f"y[m] + part * {width}"),
+            Declare("float*", "to", f"scaled[m] + part * {width}"),
+            *multiply,
+        )
+        return [
+            Declare("const float*", "factor", source),
+            For("int", "part", "0", f"{parts}", body),
+            Assign("y[m]", "scaled[m]"),
+        ]
 
     def _tiles(self) -> list[Statement]:
         """The calls that take a panel through all register tiles."""

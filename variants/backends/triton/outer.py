@@ -107,21 +107,25 @@ class TritonOuterLowering:
         else:
             ones = "tl.where((k == 0)[:, None] & row_in[None, :], 1.0, 0.0)"
             body.append(TritonLet("x_tile", ones))
-        if outer.scale is not None:
-            own = self._at(own_array(args, outer.rows), "own", body)
-            place = f"{args.buffer(outer.scale)} + {own}"
-            if self.launch.type_of(outer.scale).width > 1:
-                place = f"{args.buffer(outer.scale)} + {own}.to(tl.int64) * {outer.heads} + head"
-            body.append(TritonLet("scale", f"tl.load({place}, mask=row_in, other=0.0)"))
-            body.append(TritonLet("x_tile", "scale[None, :] * x_tile"))
         start = self._start(right, "y", body)
         place = f"{start}[:, None] + column[None, :]"
         inside = f"row_in[:, None] & (column < {outer.n})[None, :]"
         body.append(TritonLet("y_tile", f"tl.load({place}, mask={inside}, other=0.0)"))
+        if outer.scale is not None:
+            body += self._scaled(outer.scale, inside)
         x, y, how = "x_tile", "y_tile", f', input_precision="{self.precision}"'
         if self.precision == "bf16":
             x, y, how = f"{x}.to(tl.bfloat16)", f"{y}.to(tl.bfloat16)", ""
         return [*body, TritonLet("total", f"tl.dot({x}, {y}, total{how})")]
+
+    def _scaled(self, scale: str, inside: str) -> list[TritonStatement]:
+        outer, body = self.outer, list[TritonStatement]()
+        own = self._at(own_array(self.args, outer.rows), "own", body)
+        parts = self.launch.type_of(scale).width
+        part = f"((head * {outer.n} + column) // {outer.heads * outer.n // parts})[None, :]"
+        place = f"{self.args.buffer(scale)} + {own}.to(tl.int64)[:, None] * {parts} + {part}"
+        scaled = f"y_tile * tl.load({place}, mask={inside}, other=0.0)"
+        return [*body, TritonLet("y_tile", scaled)]
 
     def _start(self, factor: Factor, side: str, body: list[TritonStatement]) -> str:
         """Where each row's operand begins."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.errors import InputError
+from hetune.variants.frontend.tracing.dense_rows import as_dense
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 
 
@@ -205,7 +206,7 @@ def _without_pairs(bound: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str,
             if key in values:
                 raise NotTraceable(f"there are two arguments {key}")
             if part is not None:
-                values[key] = as_plain(part)
+                values[key] = as_plain(part) if "edge" in key else as_dense(as_plain(part))
     return values, tuple(sources)
 
 

@@ -10,7 +10,7 @@ The formulas, for a row of `width` elements, of 4 or 2 bytes each:
   operand's function once for each of its elements. Of M nodes limited to those with an edge
   (``only``) no more than there are pairs are read, multiplied and, without ``fill``, written.
 - `Outer` over M rows: 2 M heads k n matrix operations, or as many of vectors where k or n is 1;
-  one more per element of the left operand for the scale. Each type's matrix is written once.
+  one more per element of the right operand for the scale. Each type's matrix is written once.
 - `Traversal`: a statement runs once per row of its loop, over all rows of the domain. An
   elementwise function costs one operation per element (`leaky_relu` two; those in `SPECIAL` are
   counted apart), an inner product two per element, an update or
@@ -234,7 +234,7 @@ class _Tally:
             self._operand(factor, rows)
         if outer.scale is not None:
             self._read_rows(outer.scale, rows, End.NONE)
-            self._add("vector_flops", outer.heads * outer.k, rows)
+            self._add("vector_flops", outer.heads * outer.n, rows)
         if out.space is not Space.SHARED:
             self._follow(rows)  # rows by type
         if rows.space is Space.EDGE and rows.group:
