@@ -147,6 +147,33 @@ class _Tape(Builder):
             return self._full(self._total(name), name)
         return (self._ones(name) * 0.0).name
 
+    def emit(self, op: Op, hint: str) -> str:
+        """A value; rows that are the same for all heads meet others as they are."""
+        match op:
+            case Map("mul", (x, y)) if (same := self._same_for_heads(y)) is not None:
+                if self.types[x].shape == self.types[y].shape[:-1]:
+                    return self.emit(Map("outer", (x, same)), hint)
+            case Dot(x, y) if self.types[x].shape == self.types[y].shape:
+                for rows, other in ((x, y), (y, x)):
+                    if (same := self._same_for_heads(rows)) is not None:
+                        return super().emit(Dot(same, other), hint)
+            case Take(x=x) if self._same_for_heads(x) is not None:
+                outer = self.ops[x]
+                parts = (super(_Tape, self).emit(replace(op, x=n), hint) for n in operands(outer))
+                return super().emit(with_operands(outer, tuple(parts)), hint)
+        return super().emit(op, hint)
+
+    def _same_for_heads(self, name: str) -> str | None:
+        """The row [D] that rows [H, D] repeat for each head, if they do."""
+        outer = self.op(name)
+        if not isinstance(outer, Map) or outer.fn != "outer" or len(self.types[name].shape) != 2:
+            return None
+        ones = self.op(outer.args[0])
+        if isinstance(ones, Take):
+            ones = self.op(ones.x)
+        is_one = isinstance(ones, Map) and (ones.fn, ones.const) == ("pow_c", 0.0)
+        return outer.args[1] if is_one else None
+
     # --- rules ----------------------------------------------------------------------------
 
     def _partials(self, op: Op, y: str, g: str) -> Iterator[Partial]:
@@ -378,7 +405,7 @@ class _Tape(Builder):
             return name
         before, after = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
         flat = self._reshaped(like, (before * shape[axis], after))
-        ones = self._ones(self._cut(flat, 0, 1)).name
+        ones = self._ones(self.emit(Fold(flat, 1), "sum")).name  # of that shape
         heads = (before,) if before > 1 else ()
         along = self._reshaped(ones, (*heads, shape[axis]))
         outer = Map("outer", (along, self._reshaped(name, (*heads, after))))
