@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from hetune.variants.errors import ProgramError
-from hetune.variants.passes.derivatives import BINARY, UNARY, Rows
+from hetune.variants.passes.derivatives import BINARY, UNARY, ValueRows
 from hetune.variants.passes.pipeline import clean
 from hetune.variants.passes.product import multiply, multiply_chain
 from hetune.variants.passes.weights_first import WeightsFirst
@@ -225,7 +225,7 @@ class _Tape(Builder):
             case Count():
                 pass
 
-    def _of_map(self, op: Map, y: str, g: str) -> tuple[Rows | None, ...]:
+    def _of_map(self, op: Map, y: str, g: str) -> tuple[ValueRows | None, ...]:
         rows = [self._rows(name) for name in op.args]
         if len(rows) == 1:
             return (UNARY[op.fn](self._rows(g), rows[0], self._rows(y), op.const or 0.0),)
@@ -333,13 +333,13 @@ class _Tape(Builder):
 
     # --- helpers --------------------------------------------------------------------------
 
-    def _rows(self, name: str) -> Rows:
-        return Rows(self, name)
+    def _rows(self, name: str) -> ValueRows:
+        return ValueRows(self, name)
 
     def _mul(self, x: str, y: str) -> str:
         return (self._rows(x) * self._rows(y)).name
 
-    def _ones(self, name: str) -> Rows:
+    def _ones(self, name: str) -> ValueRows:
         return self._rows(name)("pow_c", const=0.0)
 
     def _total(self, name: str) -> str:
@@ -358,7 +358,7 @@ class _Tape(Builder):
         ends = sorted({0, width, *(end for start, stop, _ in pieces for end in (start, stop))})
         parts: list[str] = []
         for start, stop in itertools.pairwise(ends):
-            total: Rows | None = None
+            total: ValueRows | None = None
             for first, last, grad in pieces:
                 if first <= start and stop <= last:
                     cut = self._rows(self._cut(grad, start - first, stop - first))
