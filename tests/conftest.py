@@ -1,14 +1,16 @@
 """Fixtures shared by all tests."""
 
+import gc
 import math
 import os
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.full import examples
 
 # Triton looks when it is imported, and PyG imports it.
 os.environ["TRITON_INTERPRET"] = "1"
@@ -18,7 +20,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 # On a busy machine any example may take long.
-settings.register_profile("hetune", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "hetune",
+    deadline=None,
+    max_examples=examples(100),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("hetune")
 
 
@@ -98,6 +105,17 @@ def _whatever_else_runs() -> Iterator[None]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--update-goldens` writes what was made into the golden files; review the diff."""
     parser.addoption("--update-goldens", action="store_true", help="renew golden files")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What thousands of modules hold stays: looking through it for garbage takes half a second."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

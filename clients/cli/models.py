@@ -17,10 +17,10 @@ from hetune.costmodel.model.bundle import load as load_bundle
 from hetune.costmodel.model.bundle import save as save_bundle
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.registry.model_registry import ModelRegistry
+from hetune.profiling.cost_model_training import promotion
+from hetune.profiling.cost_model_training.train import gather, judge, keep
 from hetune.profiling.measuring_lock import measuring_lock
 from hetune.profiling.store.store import Store
-from hetune.profiling.training import promotion
-from hetune.profiling.training.train import gather, judge, keep
 from hetune.variants.errors import InputError
 
 StoreUrl = Annotated[

@@ -19,11 +19,11 @@ from typing import Any
 
 from hetune.costmodel.features.devices import known
 from hetune.costmodel.registry.model_registry import ModelRegistry
+from hetune.profiling.cost_model_training.train import train
 from hetune.profiling.measure.limits import usable_memory
 from hetune.profiling.process.child import end_with_parent
 from hetune.profiling.process.memory_limit import limit_memory
 from hetune.profiling.store.store import Store
-from hetune.profiling.training.train import train
 from hetune.profiling.workers.work_source import is_machine_fault, message_of
 from hetune.variants.errors import HetuneError
 from hetune.variants.kernel.device import Device
@@ -36,7 +36,7 @@ def main(do: Callable[[Store, str, ModelRegistry], str] = train) -> None:
     """Trains, and answers.
 
     Args:
-        do: As `hetune.profiling.training.train.train`.
+        do: As `hetune.profiling.cost_model_training.train.train`.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     end_with_parent(lambda: os._exit(1))
@@ -59,7 +59,7 @@ def answer(
     Args:
         device: What the measured variants are for.
         machine: Digest of the fingerprint of the machine to train for.
-        do: As `hetune.profiling.training.train.train`.
+        do: As `hetune.profiling.cost_model_training.train.train`.
     """
     try:
         with Store.open() as store:

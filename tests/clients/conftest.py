@@ -1,13 +1,11 @@
-"""The command line called in-process, with a registry of its own, on tiny graphs; a clock."""
+"""The command line called in-process, on tiny graphs; a clock."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import Result
-
-from hetune.variants.registry import Registry, override_default_registry
 
 from ._command import call
 
@@ -29,16 +27,8 @@ class Clock:
         self.wait(seconds)
 
 
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    """An empty registry, shared by a module's tests: every kernel is compiled once."""
-    registry = Registry(tmp_path_factory.mktemp("kernels"))
-    with override_default_registry(registry):
-        yield registry
-
-
 @pytest.fixture
-def hetune(registry: Registry) -> Hetune:
+def hetune() -> Hetune:
     """Calls the command line; the result has exit_code, stdout and stderr."""
     return call
 

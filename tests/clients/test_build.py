@@ -47,6 +47,14 @@ def test_every_launch_of_every_variant_is_among_the_sources():
     assert 1 < len(recipes) <= sum(len(variant.plan.launches) for variant in variants)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def registry(tmp_path_factory):
+    """Empty at first, and shared by these tests: every kernel is compiled once."""
+    registry = Registry(tmp_path_factory.mktemp("kernels"))
+    with override_default_registry(registry):
+        yield registry
+
+
 @pytest.fixture(scope="module")
 def first(registry):
     return call("build", "--layers", "rgcn", "--widths", "8", "--jobs", "2")

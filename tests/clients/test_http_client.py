@@ -32,7 +32,7 @@ GRAPH, LAYERS, X = tiny_graph(), tiny_layers(), tiny_features()
 
 
 @pytest.fixture(scope="module")
-def url(registry, tmp_path_factory):
+def url(tmp_path_factory):
     """A service that runs compiled kernels."""
     service = make_service(tmp_path_factory.mktemp("data"), backend="cpp")
     with serving(application(service, key="sesame")) as found:

@@ -17,10 +17,10 @@ from hetune.costmodel.evaluate import prediction_time
 from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.registry.model_registry import ModelRegistry
+from hetune.profiling.cost_model_training import train as training_of
+from hetune.profiling.cost_model_training.train import report_of, train
 from hetune.profiling.measuring_lock import measuring_lock
 from hetune.profiling.store.store import Store
-from hetune.profiling.training import train as training_of
-from hetune.profiling.training.train import report_of, train
 from hetune.variants.errors import InputError, ModelError
 from hetune.variants.registry.sealed_json import unsealed
 

@@ -12,9 +12,9 @@ from hetune.costmodel.evaluate.model_card import card_of, write_card
 from hetune.costmodel.evaluate.report import MODEL, evaluate
 from hetune.costmodel.registry.default_model import packaged
 from hetune.costmodel.registry.model_registry import ModelRegistry
+from hetune.profiling.cost_model_training.train import cards_folder
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import TrainTask
-from hetune.profiling.training.train import cards_folder
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.jobs.documents import JobRequest
 from hetune.service.core.service import Service

@@ -8,7 +8,7 @@ from hetune.costmodel.evaluate.report import MODEL
 from hetune.costmodel.model import cost_model
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.registry.model_registry import ModelRegistry
-from hetune.profiling.training import train
+from hetune.profiling.cost_model_training import train
 from hetune.variants.errors import InputError
 
 

@@ -331,6 +331,7 @@ def test_every_operator_as_its_definition_says(graph):
         ("one_minus x", lambda x, y: 1 - x),
         ("maximum x y", max),
         ("minimum x y", min),
+        ("equal x y", lambda x, y: float(x == y)),
         ("pow x y", lambda x, y: x**y if x > 0 else math.nan),
         ("elu x 0.5", lambda x, y: x if x > 0 else 0.5 * (math.exp(x) - 1)),
         ("shift x -0.5", lambda x, y: x - 0.5),

@@ -50,9 +50,9 @@ def products(monkeypatch):
     found: list[int] = []
     times = sparse_features._Entries.times
 
-    def counted(self, weight, overflow):
+    def counted(self, weight, *others):
         found.append(weight.shape[1])
-        return times(self, weight, overflow)
+        return times(self, weight, *others)
 
     monkeypatch.setattr(sparse_features._Entries, "times", counted)
     return found
@@ -67,6 +67,19 @@ def test_results_are_those_of_the_layer(name, x, edge_index, products):
         torch.testing.assert_close(compiled(x, edge_index), exact, rtol=1e-5, atol=1e-5)
     assert products
     assert set(products) == {COLUMNS}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo])
+def test_sparse_tensors_are_rows_too(layout, x, edge_index, products):
+    layer = randomized(LAYERS["gcn"]()).eval()
+    compiled = hetune.compile(layer)
+    rows = x.to_sparse(layout=layout)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(rows, edge_index), layer(x, edge_index))
+    assert len(products) == 1
+    (rows._values() if layout is torch.sparse_coo else rows.values()).mul_(2)
+    torch.testing.assert_close(compiled(rows, edge_index), layer(2 * x, edge_index))
 
 
 def test_what_was_written_to_is_read_again(x, edge_index, products):
@@ -112,9 +125,9 @@ def test_entries_go_with_their_tensor(x, edge_index, products, monkeypatch):
     made_entries = []
     counted = sparse_features._Entries.times
 
-    def noted(self, weight, overflow):
+    def noted(self, weight, *others):
         made_entries.append(weakref.ref(self))
-        return counted(self, weight, overflow)
+        return counted(self, weight, *others)
 
     monkeypatch.setattr(sparse_features._Entries, "times", noted)
     compiled = hetune.compile(randomized(LAYERS["gcn"]()).eval())

@@ -10,8 +10,8 @@ from tests.profiling._made_up import MACHINE
 
 from hetune.costmodel.evaluate.model_card import PAGE
 from hetune.costmodel.registry.model_registry import ModelRegistry
+from hetune.profiling.cost_model_training.train import cards_folder, train
 from hetune.profiling.store.store import Store
-from hetune.profiling.training.train import cards_folder, train
 from hetune.service.server.app import application
 
 from ._serving import asking, make_service

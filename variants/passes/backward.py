@@ -15,9 +15,11 @@ from hetune.variants.passes.traffic import to_compute, to_store
 from hetune.variants.program.nodes import (
     ALL_EDGES,
     End,
+    Fold,
+    Let,
     Program,
+    Reduce,
     Space,
-    Type,
     operands,
 )
 
@@ -63,23 +65,29 @@ def _worth_saving(program: Program, wanted: tuple[str, ...]) -> tuple[str, ...]:
     again: dict[str, float] = {}
     for let in program.lets:
         again[let.name] = to_compute(let, types) + sum(costs[arg] for arg in operands(let.op))
-        costs[let.name] = min(again[let.name], _to_save(let.type))
+        costs[let.name] = min(again[let.name], _to_save(let))
     lets = {let.name: let for let in program.lets}
-    able = [name for name, let in lets.items() if _to_save(let.type) < math.inf]
+    able = [name for name, let in lets.items() if _to_save(let) < math.inf]
     read = differentiate(program, wanted, able).params
     ahead = [param.name for param in read if param.name in lets]
     found: dict[str, None] = {}
     while ahead:
         name = ahead.pop()
-        if _to_save(types[name]) < again[name]:
+        if _to_save(lets[name]) < again[name]:
             found[name] = None
         else:
             ahead += [arg for arg in operands(lets[name].op) if arg in lets]
     return tuple(name for name in lets if name in found)
 
 
-def _to_save(kind: Type) -> float:
-    """Edges' rows are many to hold, and kernels that need not store them are faster."""
+def _to_save(let: Let) -> float:
+    """Edges' rows are many to hold, and kernels that need not store them are faster.
+
+    Gradients of largest and least rows look for them: see `stages`.
+    """
+    kind = let.type
+    if isinstance(let.op, Reduce | Fold) and let.op.fn in ("max", "min"):
+        return math.inf
     if kind.group != ALL_EDGES or kind.space not in (Space.NODE, Space.SOURCE, Space.EDGE):
         return math.inf
     return to_store(kind) * (4 if kind.space is Space.EDGE else 1)

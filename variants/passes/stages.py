@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Set
 from dataclasses import dataclass
 from enum import Enum
 
@@ -17,12 +17,16 @@ from hetune.variants.program.nodes import (
     ALL_EDGES,
     Count,
     End,
+    Fold,
     Let,
+    Map,
     Param,
     Program,
     Reduce,
+    Reshape,
     Softmax,
     Space,
+    Take,
     operands,
 )
 
@@ -122,13 +126,14 @@ class _Parting:
             ]
         raise ProgramError(f"program {self.program.name!r} cannot be computed in {_MOST} stages")
 
-    def computable(self, kind: _Kind, done: Collection[str]) -> frozenset[str]:
+    def computable(self, kind: _Kind, done: Set[str]) -> frozenset[str]:
         """The values that a stage can compute after others have computed some."""
         given = {param.name for param in self.program.params}
         given |= {name for name in done if self.crosses(name)}
         made: set[str] = set()
         for let in self.program.lets:
             known = all(arg in given for arg in operands(let.op))
+            known = known and done.isdisjoint(self.extremes(let))
             if known and self._fits(let, kind):
                 made.add(let.name)
                 if not self.is_late(let.name, kind):
@@ -146,6 +151,22 @@ class _Parting:
         if kind.space.is_weight:
             return name in self.at_run
         return kind.space not in (Space.SRC_PAIR, Space.DST_PAIR) and kind.group == ALL_EDGES
+
+    def extremes(self, let: Let) -> set[str]:
+        """The largest or least rows that a value tells apart from others.
+
+        They must be those of the same stage: computed again they might be rounded otherwise.
+        """
+        found: set[str] = set()
+        ahead = [let.op.args[1]] if isinstance(let.op, Map) and let.op.fn == "equal" else []
+        while ahead:
+            name = ahead.pop()
+            op = self.lets[name].op if name in self.lets else None
+            if isinstance(op, Reduce | Fold) and op.fn in ("max", "min"):
+                found.add(name)
+            elif isinstance(op, Take | Reshape) or (isinstance(op, Map) and op.fn == "outer"):
+                ahead += operands(op)
+        return found
 
     def _fits(self, let: Let, kind: _Kind) -> bool:
         """Whether stages of a kind can compute a value, given its operands."""
@@ -173,7 +194,7 @@ class _Parting:
         made: list[frozenset[str]] = []
         first: dict[str, int] = {}
         for place, kind in enumerate(kinds):
-            made.append(self.computable(kind, first))
+            made.append(self.computable(kind, first.keys()))
             for name in made[-1]:
                 first.setdefault(name, place)
         usable = [

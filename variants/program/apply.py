@@ -46,6 +46,7 @@ _BINARY: MappingProxyType[str, Callable[[Tensor, Tensor], Tensor]] = MappingProx
         "maximum": torch.maximum,
         "minimum": torch.minimum,
         "pow": torch.pow,
+        "equal": lambda x, y: (x == y).to(x.dtype),
         "mask": _mask,
         "outer": _outer,
     }

@@ -10,6 +10,7 @@ MAP_ARITY = {
     "maximum": 2,
     "minimum": 2,
     "pow": 2,
+    "equal": 2,  # 1 where both are the same, else 0
     "mask": 2,  # the second where the first is > 0, else 0
     "outer": 2,  # (H,) and (K,) -> (H, K), or of each head: (H, K) and (H, D) -> (H, K, D)
     "leaky_relu": 1,  # constant: negative slope

@@ -16,13 +16,14 @@ from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.apply import apply_map
 from hetune.variants.program.interpret import interpret_all
 from hetune.variants.program.nodes import (
-    ALL_EDGES,
     Count,
+    Einsum,
     End,
     Let,
     Map,
     Param,
     Program,
+    Reshape,
     Space,
     Take,
 )
@@ -54,9 +55,19 @@ def weights_of(plan: Plan, values: Mapping[str, Tensor], graph: HeteroGraph) -> 
     found = {p.name: values[p.name].detach() for p in params if p.name in read}
     if plan.weights:
         part = Program(plan.program.name, params, plan.weights, (plan.weights[-1].name,))
-        exact = {p.name: values[p.name].detach().double() for p in params}
+        dtype = torch.float32 if all(map(_only_moves, plan.weights)) else torch.float64
+        exact = {p.name: values[p.name].detach().to(dtype) for p in params}
         found = {**interpret_all(part, exact, graph, wanted=read), **found}
     return {name: materialized(value.float()) for name, value in found.items()}
+
+
+def _only_moves(let: Let) -> bool:
+    """Whether a value has the elements of another one, in another order."""
+    match let.op:
+        case Einsum(spec=spec, args=(_,)):
+            given, made = spec.split("->")
+            return sorted(given) == sorted(made)
+    return isinstance(let.op, Reshape | Take)
 
 
 class TypesRead(NamedTuple):
@@ -144,13 +155,6 @@ class RowCheck:
         return materialized(rows)
 
 
-def edge_order(domain: Domain) -> Tensor | None:
-    """Where the graph has each edge of the index, int32 [E]; None where the orders are one."""
-    order = domain.index(ALL_EDGES).edge_id
-    is_same = torch.equal(order, torch.arange(len(order), dtype=order.dtype, device=order.device))
-    return None if is_same else order
-
-
 def reorder(rows: Tensor, order: Tensor, out: Tensor) -> None:
     """Fills ``out`` with ``rows[order]``: contiguous, and both of one shape."""
     if rows.numel() == order.numel():  # torch is five times as fast without a second axis
@@ -175,7 +179,7 @@ def constants_of(
     for param in plan.program.params:
         if param.role == "constant":
             rows = RowCheck(param, domain)((given or {})[param.name])
-            if param.type.space is Space.EDGE and (order := edge_order(domain)) is not None:
+            if param.type.space is Space.EDGE and (order := domain.edge_order) is not None:
                 rows = rows.index_select(0, order)
             made[param.name] = rows
     for let in plan.constants:
@@ -201,7 +205,7 @@ def _constant(let: Let, made: Mapping[str, Tensor], program: Program, domain: Do
             return apply_map(fn, padded, const)
         case Take(x, space, end, group):
             source = program.type_of(x).space
-            if source is not Space.NODE:
+            if source not in (Space.NODE, Space.SOURCE):
                 places = f"{source}_of_edge"  # pairs go to edges alone
             else:
                 places = end if space is Space.EDGE else f"{space}_node"

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from hetune.variants.backends.base import Backend
 from hetune.variants.graph.bipartite import BipartiteGraph
@@ -32,7 +33,7 @@ from hetune.variants.runtime.seen import SeenTensor
 
 LEAST_COLUMNS = 128
 """Of features that are looked at."""
-MOST_FILLED = 0.125
+MOST_FILLED = 0.25
 """The share of entries other than zeros up to which they are worth picking."""
 _SAMPLED_ROWS = 64
 
@@ -63,11 +64,7 @@ class SparseFeatures:
         self._weights = {name: bases.get(w, w) for name, w in given.weights.items()}
         self._domain, self._backend = domain, backend
         self._executable: Executable | None = None
-        self._seen: SeenTensor | None = None
-        self._entries: _Entries | None = None
-        self._is_looked_at = False
         self._finite: dict[str, tuple[Tensor, bool]] = {}
-        self._lock = threading.RLock()
 
     def prepared(
         self, inputs: Mapping[str, Tensor], weights: Mapping[str, Tensor], overflow: Overflow
@@ -79,71 +76,55 @@ class SparseFeatures:
             weights: What the variant reads of the parameters.
             overflow: Told of a number that outgrew float32.
         """
-        with self._lock:
-            entries, read = self._entries_of(inputs[self._given.feature]), self._weights
-            if entries is None or not all(self._is_finite(w, weights[w]) for w in read.values()):
-                return None
-            products = {
-                name: entries.times(weights[w].flatten(2), overflow) for name, w in read.items()
-            }
+        rows, read = inputs[self._given.feature], self._weights
+        if rows.dtype is not torch.float32 or rows.is_inference():
+            return None
+        entries = _entries_of(rows)
+        if entries is None or not all(self._is_finite(w, weights.get(w)) for w in read.values()):
+            return None
+        how = self._backend, self._choices.schedule
+        products = {
+            name: entries.times(weights[w].flatten(2), *how, overflow) for name, w in read.items()
+        }
+        with _LOCK:
             if self._executable is None:
                 plan = lowered_as(self._given.program, self._choices.plan)
                 schedules = (self._choices.schedule,) * len(plan.launches)
                 self._executable = Executable(plan, self._domain, self._backend, schedules)
-            return self._executable, {**inputs, **products}
+        return self._executable, {**inputs, **products}
 
-    def _entries_of(self, rows: Tensor) -> _Entries | None:
-        if rows.dtype is not torch.float32 or rows.is_inference():
-            return None
-        if self._seen is None or not self._seen.is_now(rows):
-            self._seen, self._is_looked_at = SeenTensor(rows, self._forget), False
-            self._entries = None
-        elif not self._is_looked_at:
-            self._is_looked_at = True
-            with torch.inference_mode(False), torch.no_grad():
-                if _is_mostly_zeros(rows.detach()):
-                    self._entries = _Entries(rows.detach(), self._backend, self._choices.schedule)
-        return self._entries
-
-    def _forget(self, _: object) -> None:
-        self._seen = self._entries = None
-
-    def _is_finite(self, name: str, weight: Tensor) -> bool:
-        """Whether a zero times a weight is zero."""
+    def _is_finite(self, name: str, weight: Tensor | None) -> bool:
+        """Whether a weight is there, of which a zero times each number is zero."""
+        if weight is None:
+            return False
         known = self._finite.get(name)
         if known is None or known[0] is not weight:
             known = self._finite[name] = weight, bool(weight.isfinite().all())
         return known[1]
 
 
-def _is_mostly_zeros(rows: Tensor) -> bool:
-    sample = rows[:: max(1, len(rows) // _SAMPLED_ROWS)]
-    return all(
-        each.numel() > 0 and each.count_nonzero() <= MOST_FILLED * each.numel()
-        for each in (sample, rows)
-    )
-
-
 class _Entries:
     """The entries of rows that are no zeros."""
 
-    def __init__(self, rows: Tensor, backend: Backend, schedule: AnySchedule) -> None:
+    def __init__(self, rows: Tensor) -> None:
         at, column = rows.nonzero(as_tuple=True)
         count, width = rows.shape
         self._graph = BipartiteGraph(column, at, num_sources=width, num_targets=count)
         self._values = rows[at, column]
-        self._backend, self._schedule = backend, schedule
-        self._sums: dict[int, _Sum] = {}
+        self._sums: dict[tuple[int, Backend, AnySchedule], _Sum] = {}
 
-    def times(self, weight: Tensor, overflow: Overflow) -> Tensor:
+    def times(
+        self, weight: Tensor, backend: Backend, schedule: AnySchedule, overflow: Overflow
+    ) -> Tensor:
         """The rows times a weight, float32 [1, columns, width]: [rows, width]."""
-        width = weight.shape[2]
-        if width not in self._sums:
-            plan = lower(sparse_product(width))
-            schedules = (self._schedule,) * len(plan.launches)
-            executable = Executable(plan, Domain(self._graph), self._backend, schedules)
-            self._sums[width] = _Sum(executable, executable.constants({"value": self._values}))
-        found = self._sums[width]
+        key = weight.shape[2], backend, schedule
+        with _LOCK:
+            if key not in self._sums:
+                plan = lower(sparse_product(weight.shape[2]))
+                schedules = (schedule,) * len(plan.launches)
+                executable = Executable(plan, Domain(self._graph), backend, schedules)
+                self._sums[key] = _Sum(executable, executable.constants({"value": self._values}))
+        found = self._sums[key]
         found.executable.release_indexes()
         (rows,) = found.executable.run({"w": weight[0]}, found.constants, overflow=overflow)
         return rows
@@ -153,3 +134,38 @@ class _Entries:
 class _Sum:
     executable: Executable
     constants: Mapping[str, Tensor]
+
+
+@dataclass(slots=True)
+class _Known:
+    """A tensor that came before, and its entries if it came again and is mostly zeros."""
+
+    seen: SeenTensor
+    is_looked_at: bool = False
+    entries: _Entries | None = None
+
+
+_KNOWN: MutableMapping[Tensor, _Known] = WeakTensorKeyDictionary()
+_LOCK = threading.RLock()
+
+
+def _entries_of(rows: Tensor) -> _Entries | None:
+    with _LOCK:
+        known = _KNOWN.get(rows)
+        if known is None or not known.seen.is_now(rows):
+            _KNOWN[rows] = _Known(SeenTensor(rows))
+            return None
+        if not known.is_looked_at:
+            known.is_looked_at = True
+            with torch.inference_mode(False), torch.no_grad():
+                if _is_mostly_zeros(rows.detach()):
+                    known.entries = _Entries(rows.detach())
+        return known.entries
+
+
+def _is_mostly_zeros(rows: Tensor) -> bool:
+    sample = rows[:: max(1, len(rows) // _SAMPLED_ROWS)]
+    return all(
+        each.numel() > 0 and each.count_nonzero() <= MOST_FILLED * each.numel()
+        for each in (sample, rows)
+    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hetune.costmodel.evaluate.model_card import MARKDOWN, PAGE
 from hetune.costmodel.registry.model_registry import ModelRegistry, RegisteredModel
 from hetune.costmodel.selection.champion import ChampionFollower
-from hetune.profiling.training import promotion
-from hetune.profiling.training.train import cards_folder
+from hetune.profiling.cost_model_training import promotion
+from hetune.profiling.cost_model_training.train import cards_folder
 from hetune.service.core.cost_models.documents import (
     ActiveModel,
     CostModelDocument,

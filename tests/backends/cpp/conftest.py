@@ -18,7 +18,6 @@ from hetune.variants.kernel.passes.fuse import fused
 from hetune.variants.kernel.random_values import random_values
 from hetune.variants.kernel.scratch import scratch_layout
 from hetune.variants.kernel.verify import verify
-from hetune.variants.registry import Registry
 
 GROUPS = {"": None, "a": (0, 2), "b": (1,)}
 
@@ -63,8 +62,8 @@ def graphs() -> dict[str, HeteroGraph]:
 
 
 @pytest.fixture(scope="session")
-def backend(tmp_path_factory) -> CppBackend:
-    return CppBackend(Registry(tmp_path_factory.mktemp("kernels")))
+def backend() -> CppBackend:
+    return CppBackend()
 
 
 @pytest.fixture(scope="session")

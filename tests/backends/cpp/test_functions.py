@@ -108,3 +108,20 @@ def test_powers(const, evaluate):
     error = (evaluate("pow_c", x, 31, const).double() - want).abs()
     assert (error[:-1] <= 5e-7 * want[:-1]).all()
     assert want[-1].isnan() == evaluate("pow_c", x, 31, const)[-1].isnan()
+
+
+def test_products_are_equal_to_themselves(backend, place_of):
+    """A difference would be fused with the product, and not be 0."""
+    none = torch.empty(0, dtype=torch.int64).numpy()
+    graph = HeteroGraph(none, none, none, num_nodes=40, num_etypes=1)
+    launch = parse(
+        "launch\n  buffer x: node[31]\n  buffer p: node[31]\n  buffer y: node[31]\n"
+        "  buffer z: node[31]\n  traverse node\n    v: [31] = read x\n    w: [31] = mul(v, v)\n"
+        "    p: [31] = read p\n    f: [31] = equal(w, p)\n    store y = f\n"
+        "    g: [31] = equal(v, p)\n    store z = g\n"
+    )
+    x = torch.randn((40, 31), generator=torch.Generator().manual_seed(0))
+    values = {"x": x, "p": x * x, "y": torch.zeros(40, 31), "z": torch.ones(40, 31)}
+    backend.bind(launch, Schedule(), place_of(graph))(values)
+    assert values["y"].eq(1).all()
+    assert values["z"].eq(0).all()

@@ -80,7 +80,7 @@ CALLS = (
     *(f"{fn}(row, const=-0.3)" for fn in ("elu", "shift", "clamp_min", "clamp_max")),
     *(f"pow_c(size, const={const})" for const in (0.5, -0.5, 3.0, 0.3, -1.5)),
     *(f"pow_c(row, const={const})" for const in (2.0, 3.0, 0.5)),
-    *(f"{fn}(size, row)" for fn in ("maximum", "minimum", "pow")),
+    *(f"{fn}(size, row)" for fn in ("maximum", "minimum", "pow", "equal")),
 )
 
 

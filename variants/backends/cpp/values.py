@@ -73,6 +73,9 @@ def apply(fn: str, args: tuple[str, ...], const: float | None) -> str:
     if fn in _INFIX:
         return f"{args[0]} {_INFIX[fn]} {args[1]}"
     match fn, const:
+        case "equal", None:  # a difference might be of products that were not rounded
+            x, y = args
+            return f"({x} == {y} ? decltype(+{x}){{}} + 1.0f : decltype(+{x}){{}})"
         case "scale", float():
             return f"{args[0]} * {literal(const)}"
         case "shift", float():

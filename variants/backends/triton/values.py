@@ -174,6 +174,8 @@ def apply(fn: str, args: tuple[str, ...], const: float | None) -> str:
     if fn in _OWN:
         return f"tl.{fn}({args[0]})"
     match fn:
+        case "equal":
+            return f"tl.where({args[0]} == {args[1]}, 1.0, 0.0)"
         case "mask":
             return f"tl.where({args[0]} > 0.0, {args[1]}, 0.0)"
         case "relu":

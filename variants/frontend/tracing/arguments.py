@@ -12,7 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.errors import InputError
+from hetune.variants.frontend.tracing.dense_rows import as_dense
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.recorder import ProgramRecorder
+from hetune.variants.program.nodes import ALL_EDGES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,6 +30,7 @@ class CallArguments:
         features: Names of the features of nodes, float [N, *row shape].
         sources: Names of the features of sources, float [sources, *row shape], where these are
             other nodes than those that messages reach.
+        given_dtype: Of all floats, before they were made float32.
         edges: Name of the edges, int64 [2, E].
         edge_features: Names of the features of edges, float [E, *row shape].
     """
@@ -36,6 +40,7 @@ class CallArguments:
     edges: str
     edge_features: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+    given_dtype: torch.dtype = torch.float32
 
     @property
     def num_nodes(self) -> int:
@@ -51,6 +56,12 @@ class CallArguments:
         """How many sources there are, where these are other nodes."""
         return len(self.values[self.sources[0]]) if self.sources else None
 
+    @property
+    def device(self) -> torch.device:
+        """Where the edges are."""
+        found: torch.device = self.values[self.edges].device
+        return found
+
     def given(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """What a forward takes, with its pairs put together again.
 
@@ -59,9 +70,31 @@ class CallArguments:
         """
         found = dict(values)
         for name in self.sources:
-            pair = name.removesuffix(_SOURCE)
-            found[pair] = found.pop(name), found.pop(pair + _TARGET, None)
+            pair = name.removesuffix(SOURCE)
+            found[pair] = found.pop(name), found.pop(pair + TARGET, None)
         return found
+
+    def declare(self, recorder: ProgramRecorder) -> None:
+        """Tells what is known of nodes and edges before a layer runs.
+
+        Args:
+            recorder: Has the graph's tensors on its tape.
+        """
+
+    def node_type(self, feature: str) -> str:
+        """Which nodes a feature has rows of, in the recorder's words."""
+        return ALL_EDGES
+
+    def is_of_graph(self, name: str) -> bool:
+        """Whether nothing but the tape may take an argument: the edges."""
+        return name == self.edges
+
+    def check_edges(self) -> None:
+        """Checks what a graph made of the edges does not.
+
+        Raises:
+            GraphError: The edges do not fit the features.
+        """
 
     @property
     def num_edges(self) -> int:
@@ -186,7 +219,7 @@ def read_arguments(
     return found
 
 
-_SOURCE, _TARGET = "_src", "_dst"
+SOURCE, TARGET = "_src", "_dst"
 """What the names of the parts of a pair end with."""
 
 
@@ -197,15 +230,15 @@ def _without_pairs(bound: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str,
     for name, value in bound.items():
         match value:
             case (Tensor() as source, (Tensor() | None) as target) if isinstance(value, tuple):
-                sources.append(name + _SOURCE)
-                parts = {name + _SOURCE: source, name + _TARGET: target}
+                sources.append(name + SOURCE)
+                parts = {name + SOURCE: source, name + TARGET: target}
             case _:
                 parts = {name: value}
         for key, part in parts.items():
             if key in values:
                 raise NotTraceable(f"there are two arguments {key}")
             if part is not None:
-                values[key] = as_plain(part)
+                values[key] = as_plain(part) if "edge" in key else as_dense(as_plain(part))
     return values, tuple(sources)
 
 
@@ -270,6 +303,24 @@ def as_plain(value: object) -> object:
     """The tensor that PyG's `EdgeIndex` or `Index` wraps, which counts the writes to it."""
     is_wrapped = isinstance(value, Tensor) and hasattr(value, "as_tensor")
     return value.as_tensor() if is_wrapped else value  # type: ignore[attr-defined]
+
+
+HALVES = (torch.bfloat16, torch.float16)
+
+
+def in_float32(value: Any, dtypes: set[torch.dtype]) -> Any:
+    """A tensor, or a pair, with float32 in place of halves.
+
+    Args:
+        value: An argument of a call.
+        dtypes: Gets those of floats in it.
+    """
+    if isinstance(value, tuple):
+        return tuple(in_float32(part, dtypes) for part in value)
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        return value
+    dtypes.add(value.dtype)
+    return value.float() if value.dtype in HALVES else value
 
 
 def check_tensor(name: str, value: Tensor) -> None:

@@ -12,9 +12,9 @@ from hetune.costmodel.evaluate.prediction_time import with_prediction_times
 from hetune.costmodel.evaluate.report import MODEL, Report, evaluate
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.registry.model_registry import ModelRegistry
+from hetune.profiling.cost_model_training.train import report_of
 from hetune.profiling.store.problems import Selection, select
 from hetune.profiling.store.store import ALL, Store
-from hetune.profiling.training.train import report_of
 from hetune.variants.errors import InputError, ModelError
 
 
