@@ -53,7 +53,9 @@ class Epoch:
         # Layers of its own, whose weights it changes.
         second = replace(problem, seed=problem.seed + 9, is_featureless=False)
         self._layers = layers = [make(replace(problem)), make(second)]
-        self.ran, self._is_dict = layers[1].ran, layers[1].is_dict
+        told = [layer.ran for layer in layers if layer.ran is not None]
+        self.ran = (lambda: "; ".join(ran() for ran in told)) if told else None
+        self._is_dict = layers[1].is_dict
         x = None if problem.is_featureless else problem.x
         self._x: Any = problem.x_dict if self._is_dict else x
         parameters = [p for layer in layers for p in layer.parameters.values()]
