@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from hetune.variants.errors import ProgramError
-from hetune.variants.passes.derivatives import BINARY, UNARY, Rows
+from hetune.variants.passes.derivatives import BINARY, UNARY, ValueRows
 from hetune.variants.passes.pipeline import clean
 from hetune.variants.passes.product import multiply, multiply_chain
 from hetune.variants.passes.tape import Tape
@@ -142,7 +142,7 @@ class _Gradient(Tape):
             case Count():
                 pass
 
-    def _of_map(self, op: Map, y: str, g: str) -> tuple[Rows | None, ...]:
+    def _of_map(self, op: Map, y: str, g: str) -> tuple[ValueRows | None, ...]:
         rows = [self.rows(name) for name in op.args]
         if len(rows) == 1:
             return (UNARY[op.fn](self.rows(g), rows[0], self.rows(y), op.const or 0.0),)

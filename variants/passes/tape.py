@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from hetune.variants.errors import ProgramError
-from hetune.variants.passes.derivatives import Rows
+from hetune.variants.passes.derivatives import ValueRows
 from hetune.variants.passes.product import multiply_chain
 from hetune.variants.program.builder import Builder
 from hetune.variants.program.nodes import (
@@ -111,15 +111,15 @@ class Tape(Builder):
         is_one = isinstance(ones, Map) and (ones.fn, ones.const) == ("pow_c", 0.0)
         return outer.args[1] if is_one else None
 
-    def rows(self, name: str) -> Rows:
+    def rows(self, name: str) -> ValueRows:
         """A value with arithmetic."""
-        return Rows(self, name)
+        return ValueRows(self, name)
 
     def mul(self, x: str, y: str) -> str:
         """The product of two values."""
         return (self.rows(x) * self.rows(y)).name
 
-    def ones(self, name: str) -> Rows:
+    def ones(self, name: str) -> ValueRows:
         """1 for each element of a value."""
         return self.rows(name)("pow_c", const=0.0)
 
@@ -139,7 +139,7 @@ class Tape(Builder):
         ends = sorted({0, width, *(end for start, stop, _ in pieces for end in (start, stop))})
         parts: list[str] = []
         for start, stop in itertools.pairwise(ends):
-            total: Rows | None = None
+            total: ValueRows | None = None
             for first, last, grad in pieces:
                 if first <= start and stop <= last:
                     cut = self.rows(self.cut(grad, start - first, stop - first))
@@ -181,7 +181,7 @@ class Tape(Builder):
         return self.emit(Fold(name, axis), "sum")
 
     def spread(self, name: str, like: str, axis: int) -> str:
-        """Rows without an axis of a value, the same along that axis; of a prefix of its shape."""
+        """ValueRows without an axis of a value, the same along that axis; of a prefix of its shape."""
         shape = self.types[like].shape
         if axis >= len(self.types[name].shape):
             return name
@@ -205,7 +205,7 @@ class Tape(Builder):
         return self.emit(Reshape(name, shape), "reshape")
 
     def taken(self, name: str, kind: Type, end: End) -> str:
-        """Rows copied to a type's rows, from where they come from."""
+        """ValueRows copied to a type's rows, from where they come from."""
         op = self.op(name)
         if isinstance(op, Take) and self.types[op.x].space in (Space.NODE, Space.SOURCE):
             name, end = op.x, op.end if op.end is not End.NONE else end
@@ -215,7 +215,7 @@ class Tape(Builder):
         )
 
     def reduced(self, name: str, space: Space, end: End) -> str:
-        """Rows added up, in one step from where they come from."""
+        """ValueRows added up, in one step from where they come from."""
         op = self.op(name)
         if isinstance(op, Reduce) and op.fn == "sum" and op.space.is_edgewise:
             name, end = op.x, op.end if op.end is not End.NONE else end
