@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from hetune.variants.errors import ProgramError
 from hetune.variants.passes.derivatives import BINARY, UNARY, ValueRows
+from hetune.variants.passes.gradient_tape import GradientTape
 from hetune.variants.passes.pipeline import clean
 from hetune.variants.passes.product import multiply, multiply_chain
-from hetune.variants.passes.tape import Tape
 from hetune.variants.passes.weights_first import WeightsFirst
 from hetune.variants.program.columns import by_columns
 from hetune.variants.program.nodes import (
@@ -83,7 +83,7 @@ def _gradient_of(program: Program, result: str) -> Param:
     return Param(gradient_name(result), type, "weight" if type.space.is_weight else "feature")
 
 
-class _Gradient(Tape):
+class _Gradient(GradientTape):
     """Takes gradients from a program's results back to its parameters."""
 
     def run_back(self) -> None:

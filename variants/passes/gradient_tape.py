@@ -32,7 +32,7 @@ from hetune.variants.program.nodes import (
 )
 
 
-class Tape(Builder):
+class GradientTape(Builder):
     """The values of a program, and what their gradients are made of."""
 
     def record(self, program: Program, wanted: Collection[str], kept: dict[str, str]) -> None:
@@ -96,7 +96,9 @@ class Tape(Builder):
                         return super().emit(Dot(same, other), hint)
             case Take(x=x) if self._same_for_heads(x) is not None:
                 outer = self.ops[x]
-                parts = (super(Tape, self).emit(replace(op, x=n), hint) for n in operands(outer))
+                parts = (
+                    super(GradientTape, self).emit(replace(op, x=n), hint) for n in operands(outer)
+                )
                 return super().emit(with_operands(outer, tuple(parts)), hint)
         return super().emit(op, hint)
 
@@ -181,7 +183,7 @@ class Tape(Builder):
         return self.emit(Fold(name, axis), "sum")
 
     def spread(self, name: str, like: str, axis: int) -> str:
-        """ValueRows without an axis of a value, the same along that axis; of a prefix of its shape."""
+        """Rows without an axis of a value, the same along that axis; of a prefix of its shape."""
         shape = self.types[like].shape
         if axis >= len(self.types[name].shape):
             return name
@@ -205,7 +207,7 @@ class Tape(Builder):
         return self.emit(Reshape(name, shape), "reshape")
 
     def taken(self, name: str, kind: Type, end: End) -> str:
-        """ValueRows copied to a type's rows, from where they come from."""
+        """Rows copied to a type's rows, from where they come from."""
         op = self.op(name)
         if isinstance(op, Take) and self.types[op.x].space in (Space.NODE, Space.SOURCE):
             name, end = op.x, op.end if op.end is not End.NONE else end
@@ -215,7 +217,7 @@ class Tape(Builder):
         )
 
     def reduced(self, name: str, space: Space, end: End) -> str:
-        """ValueRows added up, in one step from where they come from."""
+        """Rows added up, in one step from where they come from."""
         op = self.op(name)
         if isinstance(op, Reduce) and op.fn == "sum" and op.space.is_edgewise:
             name, end = op.x, op.end if op.end is not End.NONE else end
