@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from hetune.variants.errors import ProgramError
-from hetune.variants.passes.derivatives import BINARY, UNARY, Rows
+from hetune.variants.passes.derivatives import BINARY, UNARY, ValueRows
 from hetune.variants.passes.pipeline import clean
 from hetune.variants.passes.product import multiply, multiply_chain
 from hetune.variants.passes.weights_first import WeightsFirst
@@ -147,6 +147,33 @@ class _Tape(Builder):
             return self._full(self._total(name), name)
         return (self._ones(name) * 0.0).name
 
+    def emit(self, op: Op, hint: str) -> str:
+        """A value; rows that are the same for all heads meet others as they are."""
+        match op:
+            case Map("mul", (x, y)) if (same := self._same_for_heads(y)) is not None:
+                if self.types[x].shape == self.types[y].shape[:-1]:
+                    return self.emit(Map("outer", (x, same)), hint)
+            case Dot(x, y) if self.types[x].shape == self.types[y].shape:
+                for rows, other in ((x, y), (y, x)):
+                    if (same := self._same_for_heads(rows)) is not None:
+                        return super().emit(Dot(same, other), hint)
+            case Take(x=x) if self._same_for_heads(x) is not None:
+                outer = self.ops[x]
+                parts = (super(_Tape, self).emit(replace(op, x=n), hint) for n in operands(outer))
+                return super().emit(with_operands(outer, tuple(parts)), hint)
+        return super().emit(op, hint)
+
+    def _same_for_heads(self, name: str) -> str | None:
+        """The row [D] that rows [H, D] repeat for each head, if they do."""
+        outer = self.op(name)
+        if not isinstance(outer, Map) or outer.fn != "outer" or len(self.types[name].shape) != 2:
+            return None
+        ones = self.op(outer.args[0])
+        if isinstance(ones, Take):
+            ones = self.op(ones.x)
+        is_one = isinstance(ones, Map) and (ones.fn, ones.const) == ("pow_c", 0.0)
+        return outer.args[1] if is_one else None
+
     # --- rules ----------------------------------------------------------------------------
 
     def _partials(self, op: Op, y: str, g: str) -> Iterator[Partial]:
@@ -198,7 +225,7 @@ class _Tape(Builder):
             case Count():
                 pass
 
-    def _of_map(self, op: Map, y: str, g: str) -> tuple[Rows | None, ...]:
+    def _of_map(self, op: Map, y: str, g: str) -> tuple[ValueRows | None, ...]:
         rows = [self._rows(name) for name in op.args]
         if len(rows) == 1:
             return (UNARY[op.fn](self._rows(g), rows[0], self._rows(y), op.const or 0.0),)
@@ -306,13 +333,13 @@ class _Tape(Builder):
 
     # --- helpers --------------------------------------------------------------------------
 
-    def _rows(self, name: str) -> Rows:
-        return Rows(self, name)
+    def _rows(self, name: str) -> ValueRows:
+        return ValueRows(self, name)
 
     def _mul(self, x: str, y: str) -> str:
         return (self._rows(x) * self._rows(y)).name
 
-    def _ones(self, name: str) -> Rows:
+    def _ones(self, name: str) -> ValueRows:
         return self._rows(name)("pow_c", const=0.0)
 
     def _total(self, name: str) -> str:
@@ -331,7 +358,7 @@ class _Tape(Builder):
         ends = sorted({0, width, *(end for start, stop, _ in pieces for end in (start, stop))})
         parts: list[str] = []
         for start, stop in itertools.pairwise(ends):
-            total: Rows | None = None
+            total: ValueRows | None = None
             for first, last, grad in pieces:
                 if first <= start and stop <= last:
                     cut = self._rows(self._cut(grad, start - first, stop - first))
@@ -378,7 +405,7 @@ class _Tape(Builder):
             return name
         before, after = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
         flat = self._reshaped(like, (before * shape[axis], after))
-        ones = self._ones(self._cut(flat, 0, 1)).name
+        ones = self._ones(self.emit(Fold(flat, 1), "sum")).name  # of that shape
         heads = (before,) if before > 1 else ()
         along = self._reshaped(ones, (*heads, shape[axis]))
         outer = Map("outer", (along, self._reshaped(name, (*heads, after))))
