@@ -94,7 +94,8 @@ def node_type_groups(
     else:
         cuts = blocks.numpy()
     if graph.num_ntypes == 1:  # a group for each block
-        group_ptr, group_type, block_ptr = cuts, np.zeros(cuts.size - 1), np.arange(cuts.size)
+        group_ptr, block_ptr = cuts, np.arange(cuts.size)
+        group_type = np.zeros(cuts.size - 1, np.intp)
     else:
         offsets = np.minimum(graph.node_offsets, nodes)
         group_ptr = np.union1d(cuts, offsets)
