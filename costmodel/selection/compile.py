@@ -64,7 +64,9 @@ def compile(
         explore: Whether the first calls on a graph try the variants between which the prediction
             cannot tell (3 at most, 4 calls each), and keep the fastest.
         dynamic: Whether every call brings a new graph, as with mini-batches: the variant is chosen
-            once for graphs of a size, between two powers of two of nodes and of edges.
+            once for graphs of a size, between two powers of two of nodes and of edges. If False,
+            that is noticed after 8 new graphs in a row, until one comes again; not where
+            `expected_runs` or `explore` is given.
         cuda_graph: Whether a GPU's kernels are recorded as a CUDA graph on the third call that runs
             the same variant on the same graph, with features and result where they lay before, and
             replayed from then on. Its memory is kept with the graph. If None, that is chosen along

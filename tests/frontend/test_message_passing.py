@@ -292,11 +292,11 @@ def test_other_calls_run_uncompiled_or_are_refused():
     compiled = compile_layer(layer, backend="torch")
     arguments = arguments_on(EDGES, NODES, ())
     close(compiled(**arguments), layer, arguments)
-    with (
-        pytest.warns(FallbackWarning, match="autocast is on"),
-        torch.autocast("cpu", dtype=torch.bfloat16),
-    ):
-        assert compiled(**arguments).dtype == layer(**arguments).dtype
+    mixed = {**arguments, "x": arguments["x"].bfloat16(), "edge_attr": torch.rand(len(EDGES.T), 1)}
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with pytest.warns(FallbackWarning, match="its arguments are bfloat16 and float32"):
+            found = compiled(**mixed)
+        assert found.dtype == layer(**mixed).dtype
     with pytest.raises(InputError, match="GATConv: missing a required argument: 'edge_index'"):
         compiled(arguments["x"])
     with pytest.raises(GraphError, match=r"edge_index\[1, 0\] is 99"):

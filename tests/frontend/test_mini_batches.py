@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.frontend.conftest import METADATA
 from tests.frontend.message_passing_cases import WIDTH, pyg
 from torch import nn
 
 import hetune
-from hetune.variants.frontend import message_passing
+from hetune.variants.frontend import traced_call
 
 utils = pytest.importorskip("torch_geometric.utils")
 NODES = 400
@@ -50,8 +51,8 @@ class Trimmed(nn.Module):
 @torch.no_grad()
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_layers_are_traced_for_the_first_batch_alone(monkeypatch, dynamic):
-    traces, trace = [], message_passing.trace
-    monkeypatch.setattr(message_passing, "trace", lambda *args: traces.append(1) or trace(*args))
+    traces, trace = [], traced_call.trace
+    monkeypatch.setattr(traced_call, "trace", lambda *args: traces.append(1) or trace(*args))
     model, x = Trimmed().eval(), torch.randn(NODES, WIDTH)
     compiled = hetune.compile(model, dynamic=dynamic)
     for seeds in torch.randperm(NODES)[:100].split(20):
@@ -59,3 +60,60 @@ def test_layers_are_traced_for_the_first_batch_alone(monkeypatch, dynamic):
         found = compiled(x[nodes], edge_index, *counts)
         torch.testing.assert_close(found, model(x[nodes], edge_index, *counts))
     assert len(traces) == len(model.convs)
+
+
+class Typed(nn.Module):
+    def __init__(self, kind, **options):
+        super().__init__()
+        self.convs = nn.ModuleList(kind(WIDTH, WIDTH, 5, **options) for _ in range(2))
+
+    def forward(self, x, edge_index, edge_type):
+        for conv in self.convs:
+            x = conv(x, edge_index, edge_type).relu()
+        return x
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["RGCNConv", "RGATConv"])
+def test_batches_with_types_of_edges(kind):
+    model = Typed(getattr(pyg, kind)).eval()
+    compiled = hetune.compile(model, dynamic=True)
+    x, types = torch.randn(NODES, WIDTH), torch.randint(0, 5, (EDGES.shape[1],))
+    for seeds in torch.randperm(NODES)[:60].split(20):
+        nodes, edge_index, *_ = sampled(seeds)
+        batch = x[nodes], edge_index, types[: edge_index.shape[1]]
+        torch.testing.assert_close(compiled(*batch), model(*batch))
+    assert all(layer.variant for layer in compiled.report().layers)
+
+
+class OfTypes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convs = nn.ModuleList(pyg.HGTConv(8, 8, METADATA, heads=2) for _ in range(2))
+
+    def forward(self, x_dict, edge_index_dict):
+        for conv in self.convs:
+            x_dict = {**x_dict, **conv(x_dict, edge_index_dict)}
+        return x_dict
+
+
+@torch.no_grad()
+def test_batches_of_several_types_of_nodes():
+    """As `HGTLoader` yields them: all types, some without nodes or edges."""
+    model = OfTypes().eval()
+    compiled = hetune.compile(model, dynamic=True)
+    draw = torch.Generator().manual_seed(0)
+    for counts in ((30, 12, 5), (7, 40, 1), (25, 9, 0)):
+        sizes = dict(zip(METADATA[0], counts, strict=True))
+        x_dict = {name: torch.randn(size, 8, generator=draw) for name, size in sizes.items()}
+        edge_index_dict = {}
+        for source, relation, target in METADATA[1]:
+            most = sizes[source], sizes[target]
+            edges = 3 * min(most)
+            ends = [torch.randint(0, max(size, 1), (edges,), generator=draw) for size in most]
+            edge_index_dict[source, relation, target] = torch.stack(ends)
+        found, expected = (m(x_dict, edge_index_dict) for m in (compiled, model))
+        assert found.keys() == expected.keys()
+        for name, rows in expected.items():
+            torch.testing.assert_close(found[name], rows)
+    assert all(layer.variant for layer in compiled.report().layers)

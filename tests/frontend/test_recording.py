@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.frontend.message_passing_cases import WIDTH, pyg
 
-from hetune.variants.frontend import message_passing
+from hetune.variants.frontend import traced_call
 from hetune.variants.frontend.tracing.recording import Recordings
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
@@ -70,8 +70,8 @@ SIZES = ((90, 300), (70, 410), (80, 250), (400, 1300), (85, 2), (350, 9000), (60
 
 @pytest.fixture
 def traces(monkeypatch):
-    found, trace = [], message_passing.trace
-    monkeypatch.setattr(message_passing, "trace", lambda *args: found.append(1) or trace(*args))
+    found, trace = [], traced_call.trace
+    monkeypatch.setattr(traced_call, "trace", lambda *args: found.append(1) or trace(*args))
     return found
 
 

@@ -25,6 +25,24 @@ def order_edges(
     return tuple(map(_int32, (*columns, pairs % nodes, pairs // nodes)))
 
 
+def whole(
+    src: torch.Tensor,
+    dst: torch.Tensor,
+    etype: torch.Tensor,
+    num_nodes: int,
+    num_targets: int,
+    num_etypes: int,
+) -> tuple[tuple[torch.Tensor, ...], np.ndarray]:
+    """All that is known of a small graph's edges, as the native routine lists it."""
+    order = order_edges(src, dst, etype, num_nodes, num_etypes)
+    pairs = number_pairs(order[2], order[3])
+    indptr = pointers(order[2], num_targets)
+    others = pointers(pairs[2], num_targets), indptr.diff(), pointers(order[6], num_etypes)
+    types = order[3], order[6], pairs[3]
+    stats = np.stack([np.bincount(ids.numpy(), minlength=num_etypes) for ids in types])
+    return (*order, *pairs, pairs[1].diff().float(), indptr, *others), stats
+
+
 def sort_by_key(keys: torch.Tensor, buckets: int) -> torch.Tensor:
     """Stable argsort of keys in [0, buckets)."""
     return _int32(np.argsort(keys.numpy(), kind="stable"))
@@ -84,3 +102,30 @@ def node_blocks(
         fits = int(np.searchsorted(work, work[start] + work_limit, side="right")) - 1
         cuts.append(min(max(fits, start + 1), start + block_nodes, nodes))
     return _int32(np.array(cuts))
+
+
+def block_order(
+    indptr: torch.Tensor, pair_indptr: torch.Tensor, cuts: torch.Tensor, work_limit: int
+) -> tuple[torch.Tensor, int]:
+    """The blocks of `node_blocks`, those above `work_limit` first, and their number."""
+    bounds = cuts.numpy().astype(np.int64)
+    edges, pairs = (ids.numpy()[bounds].astype(np.int64) for ids in (indptr, pair_indptr))
+    work = np.diff(4 * bounds + edges + 2 * pairs)
+    order = np.argsort(-np.maximum(work, work_limit), kind="stable")
+    return _int32(order), int((work > work_limit).sum())
+
+
+def cut_by_type(counts: np.ndarray, most: int, step: int) -> tuple[torch.Tensor, ...]:
+    """Cut rows that are sorted by type into groups of at most `most`, and bundle those."""
+    pieces = -(-counts // most)
+    group_etype = np.repeat(np.arange(counts.size), pieces)
+    size = -(-counts // np.maximum(pieces, 1))
+    size = -(-size // step) * step
+    first_group, first_row = np.cumsum(pieces) - pieces, np.cumsum(counts) - counts
+    piece = np.arange(group_etype.size) - first_group[group_etype]
+    start = first_row[group_etype] + np.minimum(piece * size[group_etype], counts[group_etype])
+    window = start // most
+    is_first = np.ones(window.size, dtype=bool)
+    is_first[1:] = window[1:] != window[:-1]
+    block_ptr = np.append(np.flatnonzero(is_first), window.size)
+    return tuple(map(_int32, (np.append(start, counts.sum()), group_etype, block_ptr)))

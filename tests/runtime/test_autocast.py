@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 
@@ -128,6 +130,47 @@ def test_modules_of_bfloat16(name, graph, x, edges):
     assert error <= max(bound, torch.finfo(torch.bfloat16).eps)
     with pytest.raises(InputError, match="only bfloat16 tensors"):
         layer(x, *given, variant=layer.variants[-1])
+
+
+TRACED = {
+    "GCNConv": lambda: geometric.GCNConv(8, 4),
+    "SAGEConv": lambda: geometric.SAGEConv(8, 4, normalize=True),
+    "GATConv": lambda: geometric.GATConv(8, 4, heads=2),
+    "GINConv": lambda: geometric.GINConv(torch.nn.Linear(8, 4)),
+    "APPNP": lambda: geometric.APPNP(2, 0.1),
+}
+
+
+@pytest.mark.parametrize("make", TRACED.values(), ids=TRACED)
+@pytest.mark.parametrize("given", [torch.float32, torch.bfloat16, None])
+def test_traced_layers(make, given, x, edges):
+    """Under autocast; of bfloat16 themselves where no dtype is given."""
+    module = make().eval()
+    layer = compile_layer(module, backend="torch")
+    if given is None and not any(True for _ in module.parameters()):
+        return
+    rows = x.to(given or torch.bfloat16)
+    module.to(torch.bfloat16 if given is None else torch.float32)
+    with warnings.catch_warnings(), torch.autocast("cpu", torch.bfloat16, enabled=bool(given)):
+        warnings.simplefilter("error", FallbackWarning)
+        for _ in range(2):
+            found, expected = layer(rows, edges[0]), module(rows, edges[0])
+    assert found.dtype is expected.dtype
+    assert layer.status().variant in layer.variants
+    want = module.double()(rows.double(), edges[0])
+    error, bound = relative_error(found, want), relative_error(expected, want)
+    assert error <= max(2 * bound, torch.finfo(torch.bfloat16).eps)
+
+
+def test_attention_is_returned_in_its_own_dtype(x, edges):
+    module = geometric.GATConv(8, 4, heads=2).eval()
+    layer = compile_layer(module, backend="torch")
+    with torch.autocast("cpu", torch.bfloat16):
+        rows, (index, weights) = layer(x, edges[0], return_attention_weights=True)
+        expected, (known, others) = module(x, edges[0], return_attention_weights=True)
+    assert torch.equal(index, known)
+    assert (rows.dtype, weights.dtype) == (expected.dtype, others.dtype)
+    torch.testing.assert_close(weights, others, atol=2e-2, rtol=2e-2)
 
 
 def test_dictionaries_of_bfloat16(x, graph):

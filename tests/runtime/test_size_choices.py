@@ -9,6 +9,7 @@ import hetune
 from hetune.variants.errors import MemoryLimitError
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.cost_estimates import RooflineEstimator
+from hetune.variants.runtime.size_choices import NEW_GRAPHS
 from hetune.variants.testing.conformance import TOLERANCE, relative_error
 
 pytestmark = pytest.mark.usefixtures("no_grad")
@@ -81,3 +82,30 @@ def test_models_and_layers_compiled_anew_keep_it(rgcn):
     fast = hetune.compile(torch.nn.ModuleList([rgcn]), backend="torch", dynamic=True)
     for model in (fast, hetune.compile(fast)):
         assert model.compiled_layers["0"]._policy.dynamic
+
+
+def test_new_graphs_in_a_row_are_noticed_until_one_comes_again(rgcn, asked):
+    layer = compile_layer(rgcn, backend="torch", estimator=asked)
+    for seed in range(NEW_GRAPHS):
+        layer(*batch(40, 100, seed))
+    assert not asked.graphs  # each runs the default, once
+    again = batch(40, 100, 0)
+    choice = layer.explain(*again)
+    layer(*batch(40, 101, 1))
+    before = len(asked.graphs)
+    layer(*again)
+    layer(*batch(40, 102, 2))
+    assert len(asked.graphs) == before  # one answer for all of the size
+    assert layer.status().variant == choice.id
+    layer(*again)
+    layer(*batch(300, 900, 3))  # of another size, which nobody asks about any more
+    assert len(asked.graphs) == before
+
+
+@pytest.mark.parametrize("told", [{"expected_runs": 5.0}, {"explore": True}])
+def test_who_says_how_graphs_come_is_believed(rgcn, told):
+    layer = compile_layer(rgcn, backend="torch", **told)
+    for seed in range(NEW_GRAPHS + 1):
+        policy = layer._policy
+        graph = layer._prepare(batch(40, 100, seed), {})[2]
+        assert layer._runs._sizes.policy(policy, layer.use_of(graph), is_call=True) is policy

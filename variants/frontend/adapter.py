@@ -19,14 +19,14 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from hetune.variants.frontend.call import Call
 from hetune.variants.frontend.module_run import ModuleRun
+from hetune.variants.frontend.parameters_version import ParametersVersion
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
-from hetune.variants.graph.lazy_tensors import is_lazy, materialized
+from hetune.variants.graph.lazy_tensors import materialized
 from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.program.nodes import Program
 
@@ -78,6 +78,7 @@ class Adapter:
             ``(x_dict, edge_index_dict)``, by the signature.
         result_shape: Of each node's row of what calls return, where `read` reads them and it is a
             tensor with such rows; else None.
+        takes_ids: Whether another adapter is for calls with numbers of nodes for ``x``, or None.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Adapter:
         order_refusal: Callable[[Any, ByType, ByType], str | None] | None = None,
         read: Reader | None = None,
         result_shape: tuple[int, ...] | None = None,
+        takes_ids: bool = False,
     ) -> None:
         self.module = module
         self.program = program
@@ -107,7 +109,7 @@ class Adapter:
         self._order_refusal = order_refusal
         self._weights = weights
         self._options = plain_options(module)
-        self.read, self.result_shape = read, result_shape
+        self.read, self.result_shape, self.takes_ids = read, result_shape, takes_ids
         self.inputs = tuple(param for param in program.params if param.role != "weight")
         self.result_width = program.type_of(program.results[0]).width
         self.width = sum(param.type.width for param in self.inputs if param.name == "x")
@@ -196,54 +198,6 @@ class Adapter:
                 change = "removed" if is_there else "added"
                 return _plain_tensor(self.module) or f"{path} was {change}: compile it anew"
         return _refusal(self.module, self._parts)
-
-
-class ParametersVersion:
-    """A module's tensors at one time: identity, place, write counter, and some elements of each.
-
-    It holds on to the memory, so that no other tensor can get its address meanwhile.
-
-    Attributes:
-        devices: Where they are, each device once.
-    """
-
-    __slots__ = ("_elements", "_kept", "_key", "_samples", "devices")
-
-    def __init__(self, tensors: list[Tensor]) -> None:
-        self.devices = tuple(dict.fromkeys(tensor.device for tensor in tensors))
-        self._kept = tuple(tensor.detach() for tensor in tensors)
-        self._key = _identities(tensors)
-        self._samples = tuple(sample_of(t) for t in self._kept if t.device.type == "cpu")
-        self._elements = self._read()
-
-    def is_now(self, tensors: list[Tensor]) -> bool:
-        """Whether these are the tensors, unchanged as far as can be seen."""
-        return _identities(tensors) == self._key and self._read() == self._elements
-
-    def _read(self) -> bytes:
-        return b"".join([sample.tobytes() for sample in self._samples])
-
-
-def _identities(tensors: list[Tensor]) -> list[object]:
-    try:
-        return [(id(t), t.data_ptr(), t.shape, t.stride(), t._version, is_lazy(t)) for t in tensors]
-    except RuntimeError:  # inference tensors count no writes: nothing equals what stands for them
-        return [object()]
-
-
-def sample_of(tensor: Tensor) -> np.ndarray:
-    """64 elements or so that are spread over a tensor, as they lie in its own memory."""
-    if tensor._is_zerotensor():
-        return np.empty(0, np.float32)  # there is no memory
-    if tensor.is_neg():
-        tensor = torch._neg_view(tensor)  # twice negated: the memory itself
-    most = round(_SAMPLED ** (1 / max(1, tensor.dim())))
-    if tensor.dtype is torch.bfloat16:
-        tensor = tensor.view(torch.int16)  # which NumPy has
-    return tensor.numpy()[tuple(slice(None, None, -(-size // most) or 1) for size in tensor.shape)]
-
-
-_SAMPLED = 64
 
 
 def _tensors(parts: Iterable[nn.Module]) -> list[Tensor]:

@@ -6,6 +6,7 @@ Compiled layers compute in float32 all the same, so that their results are at le
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -16,8 +17,15 @@ from hetune.variants.frontend.call import Call
 from hetune.variants.frontend.calls import LayerCall
 from hetune.variants.frontend.nn import RelationalLayer
 
-Dtypes = torch.dtype | Mapping[str, torch.dtype]
-"""Of a result, or of its rows by node type."""
+Dtypes = Any
+"""Of a result: a dtype, or what a result of several tensors has one of in place of each."""
+
+
+def full_precision(device: str) -> AbstractContextManager[Any]:
+    """Without autocast, which would round weights that are kept."""
+    if torch.is_autocast_enabled(device):
+        return torch.autocast(device, enabled=False)
+    return nullcontext()
 
 
 class Autocast:
@@ -38,18 +46,24 @@ class Autocast:
         dtype, is_autocast = adapter.dtype, torch.is_autocast_enabled(device.type)
         is_plain = dtype is torch.float32 and not is_autocast
         is_own = isinstance(adapter.module, RelationalLayer)
-        if is_plain or is_own or not isinstance(call, LayerCall):
+        if is_plain or is_own:
             return dtype
-        if isinstance(call.x, Tensor):
-            if adapter.signature == "hetero":
-                return dtype  # a call that the module does not know
-            given: tuple[object, ...] = (call.x.dtype,)
-        else:
+        given: tuple[object, ...]
+        if type(call) is not LayerCall:
+            given = call.given_dtype, adapter.module.training
+        elif not isinstance(call.x, Tensor):
             given = tuple((name, rows.dtype) for name, rows in call.x.items())
+        elif adapter.signature == "hetero":
+            return dtype  # a call that the module does not know
+        else:
+            given = (call.x.dtype,)
         kind = torch.get_autocast_dtype(device.type) if is_autocast else None
         key = device, kind, dtype, given
         if key not in self._known:
-            self._known[key] = _asked(adapter, call, device)
+            if isinstance(call, LayerCall) and type(call) is LayerCall:
+                self._known[key] = _asked(adapter, call, device)
+            else:
+                self._known[key] = _dtypes_of(call.of_module())
         return self._known[key]
 
 
@@ -62,9 +76,22 @@ def cast(result: Any, dtypes: Dtypes) -> Any:
             return result.to(dtypes)
         case Mapping():
             of = dtypes if isinstance(dtypes, Mapping) else dict.fromkeys(result, dtypes)
-            return {name: rows.to(of.get(name, torch.float32)) for name, rows in result.items()}
-    assert isinstance(dtypes, torch.dtype)
-    return tuple(rows.to(dtypes) for rows in result)
+            return {name: cast(rows, of.get(name, torch.float32)) for name, rows in result.items()}
+        case tuple() | list():
+            each = dtypes if isinstance(dtypes, tuple) else (dtypes,) * len(result)
+            return type(result)(map(cast, result, each))
+    return result
+
+
+def _dtypes_of(result: Any) -> Dtypes:
+    match result:
+        case Tensor():
+            return result.dtype
+        case Mapping():
+            return {name: _dtypes_of(part) for name, part in result.items()}
+        case tuple() | list():
+            return tuple(map(_dtypes_of, result))
+    return None
 
 
 def _asked(adapter: Adapter, call: LayerCall, device: torch.device) -> Dtypes:

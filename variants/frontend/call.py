@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from hetune.variants.graph.hetero import HeteroGraph
@@ -76,6 +77,15 @@ class Call(ABC):
     def gradient_refusal(self) -> str | None:
         """Why gradients of the program are not the call's, or None. Asked where some are needed."""
         return None
+
+    @property
+    def given_dtype(self) -> torch.dtype:
+        """Of the floats that the call was given."""
+        return torch.float32
+
+    def of_module(self) -> Any:
+        """What the module itself gives for a small call of the kind, for its dtypes alone."""
+        return torch.empty(0, dtype=torch.float32, device="cpu")
 
     @property
     def takes_out(self) -> bool:

@@ -212,10 +212,13 @@ def _signature(forward: Callable[..., Any]) -> inspect.Signature:
 def _read_flat(
     adapter: Adapter, x: object, edges: object, edge_type: object
 ) -> LayerCall | Unsupported:
+    is_ids = x is None or (isinstance(x, Tensor) and x.dtype is torch.int64 and x.dim() == 1)
+    kind = "numbers of nodes" if is_ids and adapter.takes_ids else None
     if not isinstance(x, Tensor):
-        return Unsupported(f"x is {_kind(x)}: only float tensors [N, width] are supported")
-    if (reason := feature_refusal("x", x, adapter.dtype)) is not None:
-        return Unsupported(reason)
+        reason = f"x is {_kind(x)}: only float tensors [N, width] are supported"
+        return Unsupported(reason, kind=kind)
+    if (refused := feature_refusal("x", x, adapter.dtype)) is not None:
+        return Unsupported(refused, kind=kind)
     if isinstance(edges, HeteroGraph):
         return LayerCall(adapter, x, edges)
     read = read_edges(edges, edge_type)

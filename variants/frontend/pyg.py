@@ -9,10 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hetune.variants.frontend.adapter import Adapter, Unsupported, as_rows, refusal
+from hetune.variants.frontend.adapter import (
+    Adapter,
+    Arguments,
+    Unsupported,
+    as_rows,
+    refusal,
+)
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.frontend.module_run import ModuleRun
 from hetune.variants.frontend.pyg_lazy import is_uninitialized
+from hetune.variants.frontend.pyg_node_ids import adapt_ids, are_ids
 from hetune.variants.frontend.pyg_order import order_refusal
 from hetune.variants.frontend.pyg_segments import averages_all_edges
 from hetune.variants.graph.hetero import HeteroGraph
@@ -20,10 +27,14 @@ from hetune.variants.graph.hetero import HeteroGraph
 _PACKAGE = "torch_geometric.nn.conv."
 
 
-def adapt(module: nn.Module) -> Adapter | Unsupported:
+def adapt(module: nn.Module, call: Arguments | None = None) -> Adapter | Unsupported:
     """The adapter of a `RGCNConv`, `FastRGCNConv`, `RGATConv` or `HGTConv`.
 
     Subclasses are not taken: they may compute something else.
+
+    Args:
+        module: The layer.
+        call: What it is called with, if it is: RGCN's takes numbers of nodes, too.
     """
     kind = type(module)
     builder = _BUILDERS.get(kind.__name__)
@@ -31,7 +42,13 @@ def adapt(module: nn.Module) -> Adapter | Unsupported:
         unknown = f"modules of type {kind.__module__}.{kind.__name__} are not supported"
         return Unsupported(unknown, is_layer=False)
     reason = _general_refusal(module) or refusal(module)
-    return Unsupported(reason) if reason else builder(module)
+    found = Unsupported(reason) if reason else builder(module)
+    if call is None or isinstance(found, Unsupported) or not found.takes_ids:
+        return found
+    args, kwargs = call
+    is_given = bool(args) or "x" in kwargs
+    takes_ids = is_given and are_ids(args[0] if args else kwargs["x"])
+    return adapt_ids(found, _aggregation(module)) if takes_ids else found
 
 
 def _general_refusal(module: Any) -> str | None:
@@ -47,8 +64,8 @@ def _general_refusal(module: Any) -> str | None:
 
 
 def _adapt_rgcn(module: Any) -> Adapter | Unsupported:
-    aggr = {"mean": "mean", "add": "add", "sum": "add"}.get(str(module.aggr))
-    if aggr is None:
+    aggr = _aggregation(module)
+    if not aggr:
         return Unsupported(f"aggr={module.aggr!r}: 'add' and 'mean' are supported")
     kind = "MeanAggregation" if aggr == "mean" else "SumAggregation"
     if found := _another_part(module, {"aggr_module": kind}):
@@ -83,7 +100,13 @@ def _adapt_rgcn(module: Any) -> Adapter | Unsupported:
         is_reversed=module.flow == "target_to_source",
         module_run=_rgcn_run(module, widths),
         graph_refusal=_mean_of_all_edges if _may_average_all_edges(module, aggr) else None,
+        takes_ids=type(module).__name__ == "RGCNConv" and not blocks,
     )
+
+
+def _aggregation(module: Any) -> str:
+    """Whether it is "mean" or "add"; "" for others."""
+    return {"mean": "mean", "add": "add", "sum": "add"}.get(str(module.aggr), "")
 
 
 def _rgcn_run(module: Any, width: int) -> ModuleRun:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -23,18 +24,21 @@ class OfGraph:
     Attributes:
         constants: Of the program.
         others: What else calls return.
+        made_of: The tensors that belong to the graph, where writes to them are counted.
     """
 
     constants: Mapping[str, Tensor]
     others: tuple[Tensor, ...]
+    made_of: tuple[weakref.ref[Tensor], ...] = ()
 
 
 _Kept = dict[tuple[object, ...], OfGraph]
 """By the tensors that belong to the graph."""
 _KEPT = GraphSlot[None, "WeakKeyDictionary[object, _Kept | str]"]()
 """By layer; or why the graph is left to the module."""
-_MOST = 4
-"""Sets of edge weights and the like that a graph keeps constants of; the latest stay."""
+_MOST = 32
+"""Sets of edge weights and the like that a graph keeps constants of, as many as a layer remembers
+graphs; the latest stay, and none for longer than its tensors."""
 _GRAPHS: WeakValueDictionary[tuple[int, tuple[int, int | None], int], HeteroGraph] = (
     WeakValueDictionary()
 )
@@ -56,15 +60,21 @@ def kept(graph: HeteroGraph, layer: object, key: tuple[object, ...]) -> OfGraph 
     return found.get(key)
 
 
-def keep(graph: HeteroGraph, layer: object, key: tuple[object, ...], traced: Traced) -> OfGraph:
-    """Keeps what follows from a graph, for few sets of tensors that belong to it. See `kept`."""
+def keep(
+    graph: HeteroGraph,
+    layer: object,
+    key: tuple[object, ...],
+    tensors: tuple[Tensor, ...],
+    traced: Traced,
+) -> OfGraph:
+    """Keeps what follows from a graph, and tensors that belong to it, while these live."""
     by_layer = _kept(graph)
     with _SHARING:
         sets = [
             of_graph
             for found in by_layer.values()
             if isinstance(found, dict)
-            for of_graph in found.values()
+            for of_graph in tuple(found.values())
         ]
         constants = {
             name: _known(name, rows, [each.constants for each in sets])
@@ -75,8 +85,14 @@ def keep(graph: HeteroGraph, layer: object, key: tuple[object, ...], traced: Tra
         own.pop(key, None)
         if len(own) >= _MOST:
             del own[next(iter(own))]
-        own[key] = OfGraph(constants, traced.of_graph)
-        return own[key]
+
+        def forget(_: object) -> None:
+            own.pop(key, None)
+
+        counted = (tensor for tensor in tensors if not tensor.is_inference())
+        made_of = tuple(weakref.ref(tensor, forget) for tensor in counted)
+        found = own[key] = OfGraph(constants, traced.of_graph, made_of)
+        return found
 
 
 def refuse(graph: HeteroGraph, layer: object, reason: str) -> None:

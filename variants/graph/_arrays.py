@@ -1,6 +1,7 @@
 """Turning what callers give into checked int32 tensors."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -121,6 +122,12 @@ def check_sorted(name: str, ids: torch.Tensor) -> None:
         )
 
 
+@lru_cache(maxsize=64)
+def numbered(count: int) -> tuple[str, ...]:
+    """Names of types that were given none."""
+    return tuple(map(str, range(count)))
+
+
 def check_names(kind: str, names: Sequence[str], count: int) -> None:
     """Check that there are `count` distinct names; `kind` is "ntype" or "etype"."""
     if len(names) != count:
@@ -128,6 +135,8 @@ def check_names(kind: str, names: Sequence[str], count: int) -> None:
             f"{kind}_names has {len(names)} names but num_{kind}s is {count}: "
             "give one name per type"
         )
+    if names is numbered(count):
+        return
     seen: set[str] = set()
     for name in names:
         if name in seen:

@@ -9,12 +9,15 @@ from hetune.variants.graph._arrays import check_names, check_range, check_sorted
 from hetune.variants.graph.typed_edges import TypedEdges
 
 
-def check_columns(graph: TypedEdges, num_nodes: int | None) -> None:
+def check_columns(
+    graph: TypedEdges, num_nodes: int | None, made: frozenset[str] = frozenset()
+) -> None:
     """Raise `GraphError` unless arrays and names fit together, and all ids are in range.
 
     Args:
         graph: What to check.
         num_nodes: How many nodes there are said to be.
+        made: Columns that nobody gave: all 0.
     """
     columns = {"dst": graph.dst, "etype": graph.etype, "ntype": graph.ntype}
     for name, ids in columns.items():
@@ -36,9 +39,11 @@ def check_columns(graph: TypedEdges, num_nodes: int | None) -> None:
     check_names("etype", graph.etype_names, graph.num_etypes)
     for name in ("src", "dst"):
         check_range(name, getattr(graph, name), graph.num_nodes, "nodes", "num_nodes")
-    check_range("etype", graph.etype, graph.num_etypes, "edge types", "num_etypes")
-    check_range("ntype", graph.ntype, graph.num_ntypes, "node types", "num_ntypes")
-    check_sorted("ntype", graph.ntype)
+    if "etype" not in made or not graph.num_etypes:
+        check_range("etype", graph.etype, graph.num_etypes, "edge types", "num_etypes")
+    if "ntype" not in made or not graph.num_ntypes:
+        check_range("ntype", graph.ntype, graph.num_ntypes, "node types", "num_ntypes")
+        check_sorted("ntype", graph.ntype)
     _check_node_names(graph)
 
 

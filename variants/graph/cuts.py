@@ -15,7 +15,6 @@ from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.row_groups import (
     EVENLY,
     RowGroups,
-    as_int32,
     check_block_nodes,
     cut_by_type,
 )
@@ -112,15 +111,11 @@ def _turns(index: GraphIndex, block_nodes: int) -> tuple[torch.Tensor, int]:
     whole, count = index.whole, block_count(index, block_nodes)
 
     def build() -> tuple[torch.Tensor, int]:
-        bounds = node_blocks(index, block_nodes).numpy()
-        edges, pairs = (
-            pointers.numpy()[bounds].astype(np.int64)
-            for pointers in (whole.indptr, whole.node_dst_pair_indptr)
+        pointers, bounds = (
+            (whole.indptr, whole.node_dst_pair_indptr),
+            node_blocks(index, block_nodes),
         )
-        work = np.diff(4 * bounds.astype(np.int64) + edges + 2 * pairs)
-        limit = _work_limit(whole, count)
-        order = np.argsort(-np.maximum(work, limit), kind="stable")
-        return as_int32(order), int((work > limit).sum())
+        return index_native.block_order(*pointers, bounds, _work_limit(whole, count))
 
     return whole.step(f"block_order({count})", build)
 
@@ -187,4 +182,4 @@ def _groups_by_etype(index: GraphIndex, space: str) -> RowGroups:
         rows = index_native.sort_by_key(etype, max(index.num_etypes, 1))
         return cut_by_type(rows, counts)
     rows = torch.arange(index.num_src_pairs, dtype=torch.int32, device="cpu")
-    return cut_by_type(rows, np.diff(index.src_pair_etype_ptr.numpy()))
+    return cut_by_type(rows, np.diff(index.src_pair_etype_ptr.numpy()).astype(np.int64))

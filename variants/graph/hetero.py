@@ -19,6 +19,7 @@ from hetune.variants.graph._arrays import (
     check_found,
     device_of,
     largest,
+    numbered,
     own_int32,
 )
 from hetune.variants.graph._canonical import CanonicalEtype, as_triples, check_declared
@@ -89,6 +90,7 @@ class HeteroGraph(TypedEdges):
         etype_names = None if etype_names is None else tuple(map(str, etype_names))
         declared = None if canonical_etypes is None else as_triples(canonical_etypes)
         data = dict(edge_data or {})
+        made = frozenset(n for n, ids in (("etype", etype), ("ntype", ntype)) if ids is None)
         if ntype is None:
             if num_nodes is None:
                 num_nodes = 1 + max(largest(src), largest(dst))
@@ -106,15 +108,17 @@ class HeteroGraph(TypedEdges):
         if etype is None:
             etype = torch.zeros(src.numel(), dtype=torch.int32, device=src.device)
         if ntype_names is None:
-            ntype_names = ("node",) if num_ntypes == 1 else tuple(map(str, range(num_ntypes)))
+            ntype_names = ("node",) if num_ntypes == 1 else numbered(num_ntypes)
         if etype_names is None:
-            etype_names = tuple(map(str, range(num_etypes)))
+            etype_names = numbered(num_etypes)
         check_edge_data(data, src.numel(), src.device)
         counts, names = (num_etypes, num_ntypes), (ntype_names, etype_names)
         others = *counts, *names, declared, _tuples(node_names), MappingProxyType(data)
         if validate:
-            check_columns(TypedEdges(src, dst, etype, ntype, *others), num_nodes)
-        src, dst, etype, ntype = (own_int32(ids, copy=validate) for ids in (src, dst, etype, ntype))
+            check_columns(TypedEdges(src, dst, etype, ntype, *others), num_nodes, made)
+        src, dst = (own_int32(ids, copy=validate) for ids in (src, dst))
+        etype = own_int32(etype, copy=validate and "etype" not in made)
+        ntype = own_int32(ntype, copy=validate and "ntype" not in made)
         super().__init__(src, dst, etype, ntype, *others)
         self.state = GraphState()
         if validate:

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstdint>
 #include <new>
+#include <utility>
 #include <vector>
 
 #ifdef __linux__
@@ -311,6 +312,60 @@ EXPORT int64_t hetune_index_fill_pairs(const int32_t* dst, const int32_t* etype,
     return 0;
 }
 
+// All indexes of a graph that is small enough for one thread. `out` has room for, one after the
+// other: edge_id, src, dst, etype, src_pair_of_edge, dst_pair_of_edge [edges each]; src_pair_node,
+// src_pair_etype, dst_pair_node, dst_pair_etype, dst_pair_count [one per edge each]; dst_pair_indptr
+// [edges + 1]; indptr, node_dst_pair_indptr [targets + 1 each]; in_degree [targets];
+// src_pair_etype_ptr [etypes + 1]. `stats` counts edges, source and destination pairs [etypes each].
+// Returns the number of source pairs, and above 32 bits that of destination pairs.
+EXPORT int64_t hetune_index_whole(const int32_t* src, const int32_t* dst, const int32_t* etype,
+                                  int64_t edges, int64_t nodes, int64_t targets, int64_t etypes,
+                                  int32_t* out, int64_t* stats) {
+    return guarded([&] {
+        std::vector<Edge> a(edges), b(edges);
+        const auto next = [&out](int64_t count) {
+            int32_t* start = out;
+            out += count;
+            return start;
+        };
+        int32_t *edge_id = next(edges), *sorted_src = next(edges), *sorted_dst = next(edges);
+        int32_t *sorted_etype = next(edges), *src_pair = next(edges), *dst_pair = next(edges);
+        int32_t *src_node = next(edges), *src_etype = next(edges);
+        int32_t *dst_node = next(edges), *dst_etype = next(edges);
+        float* dst_count = reinterpret_cast<float*>(next(edges));
+        int32_t *dst_start = next(edges + 1), *indptr = next(targets + 1);
+        int32_t *pair_indptr = next(targets + 1), *degree = next(targets);
+        int32_t* etype_ptr = next(etypes + 1);
+        const int64_t src_pairs =
+            order_edges(src, dst, etype, edges, nodes, etypes, a.data(), b.data(), edge_id,
+                        sorted_src, sorted_dst, sorted_etype, src_pair, src_node, src_etype, 1);
+        std::fill(stats, stats + 3 * etypes, int64_t{0});
+        std::fill(degree, degree + targets, 0);
+        int64_t dst_pairs = 0;
+        for (int64_t i = 0; i < edges; ++i) {
+            const int32_t target = sorted_dst[i], type = sorted_etype[i];
+            if (i == 0 || target != sorted_dst[i - 1] || type != sorted_etype[i - 1]) {
+                dst_start[dst_pairs] = static_cast<int32_t>(i);
+                dst_node[dst_pairs] = target;
+                dst_etype[dst_pairs++] = type;
+                ++stats[2 * etypes + type];
+            }
+            dst_pair[i] = static_cast<int32_t>(dst_pairs - 1);
+            ++degree[target];
+            ++stats[type];
+        }
+        dst_start[dst_pairs] = static_cast<int32_t>(edges);
+        for (int64_t p = 0; p < dst_pairs; ++p) {
+            dst_count[p] = static_cast<float>(dst_start[p + 1] - dst_start[p]);
+        }
+        for (int64_t p = 0; p < src_pairs; ++p) ++stats[etypes + src_etype[p]];
+        hetune_index_pointers(sorted_dst, edges, targets, indptr, 1);
+        hetune_index_pointers(dst_node, dst_pairs, targets, pair_indptr, 1);
+        hetune_index_pointers(src_etype, src_pairs, etypes, etype_ptr, 1);
+        return src_pairs | dst_pairs << 32;
+    });
+}
+
 // positions = where etype[i] is wanted, ascending; the caller knows how many those are.
 EXPORT int64_t hetune_index_select(const int32_t* etype, int64_t edges, const uint8_t* wanted,
                                    int32_t* positions, int64_t threads) {
@@ -392,6 +447,58 @@ EXPORT int64_t hetune_index_node_blocks(const int32_t* indptr, const int32_t* pa
         ++blocks;
         if (cuts) cuts[blocks] = static_cast<int32_t>(start);
     }
+    return blocks;
+}
+
+// The blocks of hetune_index_node_blocks in the order in which threads take them: hubs, which have
+// more than work_limit units of work, most work first; then the others. Returns how many hubs.
+EXPORT int64_t hetune_index_block_order(const int32_t* indptr, const int32_t* pair_indptr,
+                                        const int32_t* cuts, int64_t blocks, int64_t work_limit,
+                                        int32_t* order) {
+    return guarded([&] {
+        std::vector<std::pair<int64_t, int32_t>> hubs;
+        std::vector<int32_t> others;
+        for (int64_t b = 0; b < blocks; ++b) {
+            const int64_t n = cuts[b], end = cuts[b + 1];
+            const int64_t work = 4 * (end - n) + int64_t{indptr[end]} - indptr[n] +
+                                 2 * (int64_t{pair_indptr[end]} - pair_indptr[n]);
+            if (work > work_limit) {
+                hubs.emplace_back(-work, static_cast<int32_t>(b));
+            } else {
+                others.push_back(static_cast<int32_t>(b));
+            }
+        }
+        std::sort(hubs.begin(), hubs.end());
+        for (const auto& hub : hubs) *order++ = hub.second;
+        std::copy(others.begin(), others.end(), order);
+        return static_cast<int64_t>(hubs.size());
+    });
+}
+
+// Cuts rows that are sorted by type, counts[t] of type t, into groups of at most `most` rows, all but
+// the last of a type after a multiple of `step`; blocks begin where another `most` rows have passed.
+// Returns how many blocks.
+EXPORT int64_t hetune_index_cut_by_type(const int64_t* counts, int64_t etypes, int64_t most,
+                                        int64_t step, int32_t* group_ptr, int32_t* group_etype,
+                                        int32_t* block_ptr) {
+    int64_t group = 0, first_row = 0, blocks = 0, window = -1;
+    for (int64_t t = 0; t < etypes; ++t) {
+        const int64_t pieces = (counts[t] + most - 1) / most;
+        const int64_t even = pieces == 0 ? 0 : (counts[t] + pieces - 1) / pieces;
+        const int64_t size = (even + step - 1) / step * step;
+        for (int64_t p = 0; p < pieces; ++p, ++group) {
+            const int64_t start = first_row + std::min(p * size, counts[t]);
+            group_ptr[group] = static_cast<int32_t>(start);
+            group_etype[group] = static_cast<int32_t>(t);
+            if (start / most != window) {
+                window = start / most;
+                block_ptr[blocks++] = static_cast<int32_t>(group);
+            }
+        }
+        first_row += counts[t];
+    }
+    group_ptr[group] = static_cast<int32_t>(first_row);
+    block_ptr[blocks] = static_cast<int32_t>(group);
     return blocks;
 }
 

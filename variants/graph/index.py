@@ -276,6 +276,8 @@ class GraphIndex(Steps):
     def relation_stats(self) -> RelationStats:
         """Edges and distinct pairs per relation, of the whole graph."""
         whole = self.whole
+        if not whole.is_built("relation_stats"):
+            whole._order  # noqa: B018  # of a small graph it brings these
 
         def build() -> RelationStats:
             pairs = (
@@ -308,8 +310,28 @@ class GraphIndex(Steps):
         return self.step("order", self._sorted)
 
     def _sorted(self) -> EdgeOrder:
+        if max(self.num_edges, self.num_ids, self.num_etypes) < _SMALL:
+            return self._sorted_with_all()
         counts = self.num_ids, self.num_etypes
         return EdgeOrder(*index_native.order_edges(*self._edges, *counts))
+
+    def _sorted_with_all(self) -> EdgeOrder:
+        """As `_sorted`, and all that follows from it: for a small graph that costs no more."""
+        counts = self.num_ids, self.num_nodes, self.num_etypes
+        found, stats = index_native.whole(*self._edges, *counts)
+        order, pairs = EdgeOrder(*found[:7]), DstPairs(*found[8:11])
+        self._built |= {
+            "dst_pair_of_edge": found[7],
+            "dst_pairs": pairs,
+            "dst_pair_count": found[11],
+            "indptr": found[12],
+            "node_dst_pair_indptr": found[13],
+            "in_degree": found[14],
+            "src_pair_etype_ptr": found[15],
+            "edges_per_relation": stats[0],
+            "relation_stats": RelationStats(*stats),
+        }
+        return order
 
     def _column(self, name: str) -> torch.Tensor:
         """A column of `EdgeOrder`; of some relations it is made when it is first asked for."""
@@ -346,7 +368,7 @@ class GraphIndex(Steps):
         """First source pair of each relation, and PS, [R + 1]."""
 
         def build() -> np.ndarray:
-            return np.append(0, np.cumsum(self.rows_per_relation(self.src_pair_etype)))
+            return np.append(0, np.cumsum(self.relation_stats.src_pairs))
 
         return self.step("src_pair_starts", build)
 
@@ -361,4 +383,6 @@ class GraphIndex(Steps):
         return self.step("dst_pairs", build)
 
 
+_SMALL = 1 << 14
+"""Edges, nodes and types of graphs that one thread indexes as fast as several."""
 _INDEXES = GraphSlot[tuple[int, ...] | None, GraphIndex]()

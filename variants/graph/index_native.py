@@ -6,6 +6,7 @@ Runs with `torch.get_num_threads()` threads; the results do not depend on their 
 import ctypes
 from functools import cache
 
+import numpy as np
 import torch
 
 from hetune.variants.registry import load_packaged
@@ -63,6 +64,41 @@ def order_edges(
     pairs = _call("order", src, dst, etype, *counts, *scratch, *out, threads)
     pair_columns = out[5:] if pairs == edges else tuple(a[:pairs].clone() for a in out[5:])
     return out[:5] + pair_columns
+
+
+def whole(
+    src: torch.Tensor,
+    dst: torch.Tensor,
+    etype: torch.Tensor,
+    num_nodes: int,
+    num_targets: int,
+    num_etypes: int,
+) -> tuple[tuple[torch.Tensor, ...], np.ndarray]:
+    """All that is known of a small graph's edges, in one call and one piece of memory.
+
+    Returns:
+        `order_edges`' seven columns; `(dst_pair_of_edge, indptr, node, etype)` of destination
+        pairs, as `number_pairs` has them, and their edges, float32; the `pointers` of nodes to
+        edges and to destination pairs, in-degrees, and the `pointers` of edge types to source
+        pairs. And edges, source pairs and destination pairs by edge type, int64 [3, R].
+    """
+    edges = src.numel()
+    sizes = 6 * edges, 5 * edges + edges + 1, 3 * num_targets + 2, num_etypes + 1
+    out, stats = _new(sum(sizes)), torch.empty((3, num_etypes), dtype=torch.int64, device="cpu")
+    counts = edges, num_nodes, num_targets, num_etypes
+    pairs = _call("whole", src, dst, etype, *counts, out, stats)
+    sources, targets = pairs & 0xFFFFFFFF, pairs >> 32
+    rest = edges - sources, edges - targets
+    parts = torch.split(
+        out,
+        [edges] * 6
+        + [sources, rest[0]] * 2
+        + [targets, rest[1]] * 3
+        + [targets + 1, rest[1], num_targets + 1, num_targets + 1, num_targets, num_etypes + 1],
+    )
+    counted = parts[14].view(torch.float32)
+    pairs_of_targets = parts[5], parts[16], parts[10], parts[12], counted
+    return (*parts[:5], parts[6], parts[8], *pairs_of_targets, *parts[18:]), stats.numpy()
 
 
 def sort_by_key(keys: torch.Tensor, buckets: int) -> torch.Tensor:
@@ -129,3 +165,37 @@ def node_blocks(
     cuts = _new(_call("node_blocks", *given, None) + 1)
     _call("node_blocks", *given, cuts)
     return cuts
+
+
+def block_order(
+    indptr: torch.Tensor, pair_indptr: torch.Tensor, cuts: torch.Tensor, work_limit: int
+) -> tuple[torch.Tensor, int]:
+    """The blocks of `node_blocks`, those above `work_limit` first, and their number.
+
+    The ones of most work come first; the others in their order.
+    """
+    order = _new(cuts.numel() - 1)
+    hubs = _call("block_order", indptr, pair_indptr, cuts, order.numel(), work_limit, order)
+    return order, hubs
+
+
+def cut_by_type(counts: np.ndarray, most: int, step: int) -> tuple[torch.Tensor, ...]:
+    """Cut rows that are sorted by type into groups of at most `most`, and bundle those.
+
+    A type of more is cut evenly, after multiples of `step`; blocks start where another `most` rows
+    have passed.
+
+    Args:
+        counts: Rows of each type, int64 [R].
+        most: A multiple of `step`.
+        step: See above.
+
+    Returns:
+        `(group_ptr, group_etype, block_ptr)`.
+    """
+    groups = int((-(-counts // most)).sum())
+    group_ptr, group_etype, block_ptr = _new(groups + 1), _new(groups), _new(groups + 1)
+    out = group_ptr, group_etype, block_ptr
+    rows = torch.from_numpy(counts)
+    blocks = _call("cut_by_type", rows, counts.size, most, step, *out)
+    return group_ptr, group_etype, block_ptr[: blocks + 1]

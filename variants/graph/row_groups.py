@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from hetune.variants.errors import InputError
+from hetune.variants.graph import index_native
 from hetune.variants.graph.hetero import HeteroGraph
 
 GROUP_ROWS = 512
@@ -65,19 +66,7 @@ def cut_by_type(rows: torch.Tensor, counts: np.ndarray, most: int | None = None)
         most: The most rows of a group; `most_group_rows` by default.
     """
     most = most or most_group_rows(rows.numel())
-    pieces = -(-counts // most)
-    group_etype = np.repeat(np.arange(counts.size), pieces)
-    size = -(-counts // np.maximum(pieces, 1))
-    size = -(-size // _STEP_ROWS) * _STEP_ROWS
-    first_group, first_row = np.cumsum(pieces) - pieces, np.cumsum(counts) - counts
-    piece = np.arange(group_etype.size) - first_group[group_etype]
-    start = first_row[group_etype] + np.minimum(piece * size[group_etype], counts[group_etype])
-    group_ptr = np.append(start, rows.numel())
-    window = start // most
-    is_first = np.ones(window.size, dtype=bool)
-    is_first[1:] = window[1:] != window[:-1]
-    block_ptr = np.append(np.flatnonzero(is_first), window.size)
-    return RowGroups(rows, as_int32(group_ptr), as_int32(group_etype), as_int32(block_ptr))
+    return RowGroups(rows, *index_native.cut_by_type(counts, most, _STEP_ROWS))
 
 
 def node_type_groups(

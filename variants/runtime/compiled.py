@@ -15,7 +15,7 @@ from hetune.variants.backends.base import Backend
 from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import InputError, VariantError
 from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported, is_wrapper
-from hetune.variants.frontend.autocast import Autocast, cast
+from hetune.variants.frontend.autocast import Autocast, cast, full_precision
 from hetune.variants.frontend.call import Call
 from hetune.variants.frontend.pyg_lazy import initialize
 from hetune.variants.frontend.type_order import NAME_TYPES, order_of
@@ -39,7 +39,7 @@ from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.layer_sharing import LayerSharing
 from hetune.variants.runtime.layer_status import LastCall, LayerStatus
 from hetune.variants.runtime.layer_use import LayerUse
-from hetune.variants.runtime.modes import full_precision, transform
+from hetune.variants.runtime.modes import transform
 from hetune.variants.runtime.supported_calls import SupportedCall, supported_call
 from hetune.variants.runtime.training import Training
 from hetune.variants.runtime.warm import Progress, compile_kernels, with_features
@@ -67,6 +67,7 @@ class CompiledLayer(ModuleWrapper):
         policy: Policy,
         vocabulary: Vocabulary | None = None,
         sharing: LayerSharing | None = None,
+        call: Arguments | None = None,
     ) -> None:
         super().__init__()
         self.vocabulary = vocabulary
@@ -82,7 +83,7 @@ class CompiledLayer(ModuleWrapper):
         self._kinds = CallKinds[CompiledLayer]()
         self.training = module.training
         self.module = module
-        found = self._adapted()
+        found = self._adapted(call)
         if isinstance(found, Unsupported) and not found.needs_call:
             self._sharing.warn(module, found.reason)
 
@@ -195,7 +196,7 @@ class CompiledLayer(ModuleWrapper):
     ) -> Any:
         prepared, (variant, _, out) = self._prepare(args, kwargs, is_run=True), options
         if isinstance(prepared, Unsupported):
-            if (layer := self._of_kind(prepared)) is not None:
+            if (layer := self._of_kind(prepared, (args, kwargs))) is not None:
                 return layer._run_once(kwargs, options, original, args)
             return self._fall_back(original, prepared, args, kwargs, options)
         try:
@@ -215,9 +216,9 @@ class CompiledLayer(ModuleWrapper):
         wanted = call.result(graph, (out.flatten().view(-1, adapter.result_width),))
         return fallback.copied_to(wanted, rows)
 
-    def _of_kind(self, why: Unsupported) -> CompiledLayer | None:
+    def _of_kind(self, why: Unsupported, call: Arguments) -> CompiledLayer | None:
         """The layer for a call that this one's program is not for."""
-        layer = self._kinds.layer(why.kind, partial(self._around, self.module))
+        layer = self._kinds.layer(why.kind, partial(self._around, self.module, call))
         if layer is not None:
             layer._last = self._last
         return layer
@@ -354,7 +355,7 @@ class CompiledLayer(ModuleWrapper):
     ) -> tuple[CompiledLayer, Adapter, Call, HeteroGraph]:
         prepared = self._prepare(args, kwargs)
         if isinstance(prepared, Unsupported):
-            if (layer := self._of_kind(prepared)) is not None:
+            if (layer := self._of_kind(prepared, (args, kwargs))) is not None:
                 return layer._prepare_choice(args, kwargs)
             raise VariantError(f"this call runs in the original module: {prepared.reason}")
         return self, *prepared
@@ -388,9 +389,9 @@ class CompiledLayer(ModuleWrapper):
         args, kwargs = fallback.arguments_for(self.module, self._adapter, args, kwargs)
         return run(*args, **kwargs)
 
-    def _around(self, module: nn.Module) -> CompiledLayer:
-        sharing = LayerSharing(self._sharing.warned)
-        return type(self)(module, self._runs.backend, self._policy, self.vocabulary, sharing)
+    def _around(self, module: nn.Module, call: Arguments | None = None) -> CompiledLayer:
+        own = module, self._runs.backend, self._policy, self.vocabulary
+        return type(self)(*own, LayerSharing(self._sharing.warned), call)
 
     def extra_repr(self) -> str:
         """How many variants there are, and of which backend."""

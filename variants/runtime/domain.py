@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from hetune.variants.errors import GraphError
 from hetune.variants.graph.device_index import DeviceIndex
@@ -71,6 +72,8 @@ class Domain:
         self._counts: dict[tuple[Space, str], int] = {}
         self._all_counts: tuple[tuple[Rows, ...], NDArray[np.float64]] | None = None
         self._by_group: dict[str, RelationSums] = {}
+        self._indexes: dict[str, GraphIndex] = {}
+        self._is_in_order: bool | None = None
         self.device = device
 
     @property
@@ -102,8 +105,22 @@ class Domain:
 
     def index(self, group: str) -> GraphIndex:
         """The index of a group's edges."""
-        relations = None if group == ALL_EDGES else self.groups[group]
-        return _index(self.graph, self.device, relations)
+        found = self._indexes.get(group)
+        if found is None:
+            relations = None if group == ALL_EDGES else self.groups[group]
+            found = self._indexes[group] = _index(self.graph, self.device, relations)
+        return found
+
+    @property
+    def edge_order(self) -> Tensor | None:
+        """Where the graph has each edge of the index, int32 [E]; None where the orders are one."""
+        if self._is_in_order:
+            return None
+        order = self.index(ALL_EDGES).edge_id
+        if self._is_in_order is None:
+            same = torch.arange(len(order), dtype=order.dtype, device=order.device)
+            self._is_in_order = torch.equal(order, same)
+        return None if self._is_in_order else order
 
     def rows(self, space: Space, group: str = ALL_EDGES) -> int:
         """How many rows a space has."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,19 +20,20 @@ from hetune.variants.graph.streams import synchronize
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.nodes import Element
-from hetune.variants.plan.facts import reordered_features
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import ALL_EDGES
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.float32_range import Overflow
 from hetune.variants.runtime.memory import ELEMENT, Layout, layout_of
-from hetune.variants.runtime.plan_inputs import RowCheck, constants_of, edge_order, reorder
+from hetune.variants.runtime.plan_facts import facts_of
+from hetune.variants.runtime.plan_inputs import RowCheck, constants_of, reorder
 from hetune.variants.runtime.results import Results
 from hetune.variants.runtime.seen import SeenTensor
 from hetune.variants.runtime.workspace import Workspace
 
-_MOST_CONSTANTS = 8
-"""Sets of tensors that constants are kept of."""
+_Key = TypeVar("_Key")
+_MOST_CONSTANTS = 32
+"""Sets of tensors that constants are kept of, as many as a layer remembers graphs."""
 
 
 class Executable:
@@ -55,16 +57,14 @@ class Executable:
         self.plan = plan
         self.layout: Layout = layout_of(plan, schedules, domain)
         self._domain = domain
-        params = plan.program.params
-        self._features = tuple(RowCheck(p, domain) for p in params if p.role == "feature")
-        self._given = tuple(param.name for param in params if param.role == "constant")
+        facts = facts_of(plan)
+        self._features = tuple(RowCheck(param, domain) for param in facts.features)
+        self._given = facts.constants
         self._constants = {} if self._given else constants_of(plan, domain)
         self._kept: dict[tuple[int, ...], _KeptConstants] = {}
         self._kept_edges: dict[str, _KeptRows] = {}
-        read = {buffer.name for buffer in plan.temporaries}
-        edges = [p.name for p in reordered_features(plan.program) if p.name in read]
-        order = edge_order(domain) if edges else None
-        self._edge_features = tuple((name, order) for name in edges)
+        order = domain.edge_order if facts.reordered else None
+        self._edge_features = tuple((name, order) for name in facts.reordered)
         self._runners = tuple(
             backend.bind(launch, schedule, domain)
             for launch, schedule in zip(plan.launches, schedules, strict=True)
@@ -72,7 +72,7 @@ class Executable:
         )
         self.device = domain.place
         self.workspace = Workspace.of(domain.graph) if domain.device is None else None
-        self.results = Results(plan, domain, self.workspace)
+        self.results = Results(facts.results, domain, self.workspace)
         self._native = self._native_start()
         self._builds = -1
         self._has_released = domain.device is not None or not backend.keeps_indexes
@@ -164,20 +164,13 @@ class Executable:
             self._kept_edges.pop(name, None)
             reorder(rows.detach(), order, place)
             if self.workspace is not None and not rows.is_inference():
-                self._kept_edges[name] = _KeptRows(SeenTensor(rows, self._forgetting(name)))
+                seen = SeenTensor(rows, _forgetting(self._kept_edges, name))
+                self._kept_edges[name] = _KeptRows(seen)
             return place
         if kept.rows is None:
             kept.rows = torch.empty_like(place)
             reorder(rows.detach(), order, kept.rows)
         return kept.rows
-
-    def _forgetting(self, name: str) -> Callable[[object], None]:
-        known = self._kept_edges
-
-        def forget(_: object) -> None:
-            known.pop(name, None)
-
-        return forget
 
     def release_indexes(self) -> None:
         """Lets go of indexes that no kernel reads, if none was built since this was called before.
@@ -220,10 +213,12 @@ class Executable:
             with torch.inference_mode(False), torch.no_grad():
                 made = constants_of(self.plan, self._domain, given)
             synchronize(self._domain.device)
-            kept = _KeptConstants(tuple(map(SeenTensor, tensors)), made)
-            others = self._kept if len(self._kept) < _MOST_CONSTANTS else {}
+            forget = _forgetting(self._kept, key)
+            kept = _KeptConstants(tuple(SeenTensor(t, forget) for t in tensors), made)
+            if len(self._kept) >= _MOST_CONSTANTS:
+                self._kept.clear()
             if not any(tensor.is_inference() for tensor in tensors):
-                self._kept = {**others, key: kept}
+                self._kept[key] = kept
         return kept.made
 
     def memory(self) -> dict[str, Tensor]:
@@ -253,6 +248,13 @@ class Executable:
                     flat = flat.view(torch.bfloat16)
                 temporaries[buffer.name] = flat.view(rows, *buffer.type.shape)
         return temporaries
+
+
+def _forgetting(known: dict[_Key, Any], key: _Key) -> Callable[[object], None]:
+    def forget(_: object) -> None:
+        known.pop(key, None)
+
+    return forget
 
 
 @dataclass(slots=True)

@@ -81,6 +81,7 @@ class LayerRunner:
         """
         if name is not None:
             return Chosen(self.named(name, variants, graph, policy)), None
+        policy = self._sizes.policy(policy, self.use_of(graph), is_call=True)
         if policy.dynamic:
             return Chosen(self._of_size(variants, graph, policy), is_final=False), None
         calls = self.use_of(graph).calls(policy.memory_limit)
@@ -109,6 +110,7 @@ class LayerRunner:
         Raises:
             MemoryLimitError: No variant fits the limit.
         """
+        policy = self._sizes.policy(policy, self.use_of(graph))
         choice = policy.choice(tuple(variants.values()), graph)
         known = self._of_size(variants, graph, policy).id if policy.dynamic else choice.id
         if known != choice.id:

@@ -68,9 +68,11 @@ class LayerUse:
 
     Attributes:
         times: Of runs that were recorded, by the id of the variant: those are prepared.
+        is_met: Whether a call has chosen for the graph.
     """
 
     def __init__(self) -> None:
+        self.is_met = False
         self.times: dict[str, RunTimes] = {}
         self._calls: _Recent[tuple[int | None, int], Calls] = _Recent()
         self._decisions: WeakKeyDictionary[CostEstimator, _Recent[tuple[float, int], Decision]]

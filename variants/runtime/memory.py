@@ -14,10 +14,10 @@ from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Buffer, Launch, Outer, Traversal
 from hetune.variants.kernel.passes.phases import phase_of, phased
 from hetune.variants.kernel.scratch import scratch_layout, whole_scratch
-from hetune.variants.plan.facts import reordered_features
 from hetune.variants.plan.nodes import Plan
-from hetune.variants.program.nodes import Space, Type
+from hetune.variants.program.nodes import Type
 from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.plan_facts import arena_of
 
 _ALIGNMENT = 64
 ELEMENT = 4
@@ -109,13 +109,12 @@ def lay_out(
 
     Largest first, which keeps the arena within a few percent of the true peak in practice.
     """
-    spans = _spans(plan)
+    facts = arena_of(plan)
+    spans = facts.spans
     size = {b.name: rows(b.type) * b.row_bytes for b in plan.temporaries}
     placed: list[tuple[Buffer, int]] = []
     offsets: dict[str, int] = {}
-    for buffer in sorted(plan.temporaries, key=lambda b: (-size[b.name], b.name)):
-        if buffer.name in plan.results and buffer.type.space is not Space.EDGE:
-            continue
+    for buffer in sorted(facts.buffers, key=lambda b: (-size[b.name], b.name)):
         first, last = spans[buffer.name]
         offset = 0
         for other, start in sorted(placed, key=lambda item: item[1]):
@@ -131,19 +130,6 @@ def lay_out(
         offsets[TERMS], arena = arena, arena + _aligned(term_bytes)
     results = sum(size[name] for name in plan.results)
     return Layout(offsets, arena, scratch_bytes, results, shares)
-
-
-def _spans(plan: Plan) -> dict[str, tuple[int, int]]:
-    """First and last launch that touch each buffer."""
-    base = {view.name: view.base for view in plan.views}
-    spans = {param.name: (0, 0) for param in reordered_features(plan.program)}
-    for step, launch in enumerate(plan.launches):
-        for buffer in launch.buffers:
-            name = base.get(buffer.name, buffer.name)
-            first, _ = spans.get(name, (step, step))
-            spans[name] = (first, step)
-    last = len(plan.launches) - 1
-    return spans | {name: (spans[name][0], last) for name in plan.results}
 
 
 def _aligned(size: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -47,10 +46,3 @@ def has_tangents(tensors: Callable[[], Iterable[Tensor]]) -> bool:
         return False
     unpack: Callable[[Tensor], Any] = forward_ad.unpack_dual
     return any(unpack(tensor).tangent is not None for tensor in tensors())
-
-
-def full_precision(device: str) -> AbstractContextManager[Any]:
-    """Without autocast, which would round weights that are kept."""
-    if torch.is_autocast_enabled(device):
-        return torch.autocast(device, enabled=False)
-    return nullcontext()

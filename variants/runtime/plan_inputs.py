@@ -16,7 +16,6 @@ from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.apply import apply_map
 from hetune.variants.program.interpret import interpret_all
 from hetune.variants.program.nodes import (
-    ALL_EDGES,
     Count,
     End,
     Let,
@@ -144,13 +143,6 @@ class RowCheck:
         return materialized(rows)
 
 
-def edge_order(domain: Domain) -> Tensor | None:
-    """Where the graph has each edge of the index, int32 [E]; None where the orders are one."""
-    order = domain.index(ALL_EDGES).edge_id
-    is_same = torch.equal(order, torch.arange(len(order), dtype=order.dtype, device=order.device))
-    return None if is_same else order
-
-
 def reorder(rows: Tensor, order: Tensor, out: Tensor) -> None:
     """Fills ``out`` with ``rows[order]``: contiguous, and both of one shape."""
     if rows.numel() == order.numel():  # torch is five times as fast without a second axis
@@ -175,7 +167,7 @@ def constants_of(
     for param in plan.program.params:
         if param.role == "constant":
             rows = RowCheck(param, domain)((given or {})[param.name])
-            if param.type.space is Space.EDGE and (order := edge_order(domain)) is not None:
+            if param.type.space is Space.EDGE and (order := domain.edge_order) is not None:
                 rows = rows.index_select(0, order)
             made[param.name] = rows
     for let in plan.constants:
@@ -201,7 +193,7 @@ def _constant(let: Let, made: Mapping[str, Tensor], program: Program, domain: Do
             return apply_map(fn, padded, const)
         case Take(x, space, end, group):
             source = program.type_of(x).space
-            if source is not Space.NODE:
+            if source not in (Space.NODE, Space.SOURCE):
                 places = f"{source}_of_edge"  # pairs go to edges alone
             else:
                 places = end if space is Space.EDGE else f"{space}_node"

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from hetune.variants.errors import InputError
 from hetune.variants.graph.lazy_tensors import is_lazy
-from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import ALL_EDGES, Space, Type
 from hetune.variants.runtime.domain import Domain
-from hetune.variants.runtime.plan_inputs import edge_order, reorder
+from hetune.variants.runtime.plan_facts import StoredResult
+from hetune.variants.runtime.plan_inputs import reorder
 from hetune.variants.runtime.workspace import Workspace
 
 
@@ -20,25 +20,25 @@ class Results:
     """A plan's results on a graph.
 
     Args:
-        plan: What is run.
+        results: Of the plan that is run.
         domain: The graph.
         workspace: Whose memory results are of; None: of torch's allocator.
     """
 
-    def __init__(self, plan: Plan, domain: Domain, workspace: Workspace | None) -> None:
-        program = plan.program
-        self._kinds: tuple[tuple[str, Type, int], ...] = tuple(
-            (buffer, program.type_of(name), domain.buffer_rows(program.type_of(name)))
-            for buffer, name in zip(plan.results, program.results, strict=True)
+    def __init__(
+        self, results: tuple[StoredResult, ...], domain: Domain, workspace: Workspace | None
+    ) -> None:
+        self._kinds = tuple((r.buffer, r.type, domain.buffer_rows(r.type)) for r in results)
+        self._stored = tuple(
+            torch.Size((rows, *result.stored))
+            for result, (_, _, rows) in zip(results, self._kinds, strict=True)
         )
-        kinds = {buffer.name: buffer.type for buffer in plan.temporaries}
-        self._stored = tuple((rows, *kinds[name].shape) for name, _, rows in self._kinds)
         """Shapes of their buffers, which may have other row shapes."""
         self._device, self._workspace = domain.place, workspace
         self._places: Tensor | None = None
         """Where the index has each edge of the graph, int32 [E]; None where the orders are one."""
         if any(kind.space is Space.EDGE for _, kind, _ in self._kinds):
-            order = edge_order(domain)
+            order = domain.edge_order
             if order is not None:
                 places = domain.index(ALL_EDGES).position
                 self._places = torch.empty_like(order).index_copy_(0, order.long(), places)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from hetune.variants.frontend.adapter import sample_of
+from hetune.variants.frontend.parameters_version import sample_of
 from hetune.variants.graph.lazy_tensors import is_lazy
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.calls import Policy
+from hetune.variants.runtime.layer_use import LayerUse
+
+NEW_GRAPHS = 8
+"""So many in a row tell that every call brings one."""
 
 
 class SizeChoices:
@@ -17,6 +23,23 @@ class SizeChoices:
 
     def __init__(self) -> None:
         self._ids: dict[tuple[int, ...], str] = {}
+        self._new = 0
+
+    def policy(self, policy: Policy, use: LayerUse, *, is_call: bool = False) -> Policy:
+        """How to choose on a graph: by its size where the graphs before it were new, too.
+
+        Args:
+            policy: How the layer chooses.
+            use: What is remembered of the layer's use of the graph.
+            is_call: Whether the graph is run on, and not only asked about.
+        """
+        was_met, before = use.is_met, self._new
+        if is_call:
+            use.is_met, self._new = True, 0 if was_met else before + 1
+        told = policy.expected_runs is not None or policy.explore
+        if policy.dynamic or told or was_met or before < NEW_GRAPHS:
+            return policy
+        return replace(policy, dynamic=True)
 
     def id_of(self, variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy) -> str:
         """What runs on a graph: what was chosen for the first one of its size.

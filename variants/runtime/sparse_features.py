@@ -79,23 +79,24 @@ class SparseFeatures:
         rows, read = inputs[self._given.feature], self._weights
         if rows.dtype is not torch.float32 or rows.is_inference():
             return None
+        entries = _entries_of(rows)
+        if entries is None or not all(self._is_finite(w, weights.get(w)) for w in read.values()):
+            return None
+        how = self._backend, self._choices.schedule
+        products = {
+            name: entries.times(weights[w].flatten(2), *how, overflow) for name, w in read.items()
+        }
         with _LOCK:
-            entries = _entries_of(rows)
-            if entries is None or not all(self._is_finite(w, weights[w]) for w in read.values()):
-                return None
-            how = self._backend, self._choices.schedule
-            products = {
-                name: entries.times(weights[w].flatten(2), *how, overflow)
-                for name, w in read.items()
-            }
             if self._executable is None:
                 plan = lowered_as(self._given.program, self._choices.plan)
                 schedules = (self._choices.schedule,) * len(plan.launches)
                 self._executable = Executable(plan, self._domain, self._backend, schedules)
-            return self._executable, {**inputs, **products}
+        return self._executable, {**inputs, **products}
 
-    def _is_finite(self, name: str, weight: Tensor) -> bool:
-        """Whether a zero times a weight is zero."""
+    def _is_finite(self, name: str, weight: Tensor | None) -> bool:
+        """Whether a weight is there, of which a zero times each number is zero."""
+        if weight is None:
+            return False
         known = self._finite.get(name)
         if known is None or known[0] is not weight:
             known = self._finite[name] = weight, bool(weight.isfinite().all())
@@ -117,11 +118,12 @@ class _Entries:
     ) -> Tensor:
         """The rows times a weight, float32 [1, columns, width]: [rows, width]."""
         key = weight.shape[2], backend, schedule
-        if key not in self._sums:
-            plan = lower(sparse_product(weight.shape[2]))
-            schedules = (schedule,) * len(plan.launches)
-            executable = Executable(plan, Domain(self._graph), backend, schedules)
-            self._sums[key] = _Sum(executable, executable.constants({"value": self._values}))
+        with _LOCK:
+            if key not in self._sums:
+                plan = lower(sparse_product(weight.shape[2]))
+                schedules = (schedule,) * len(plan.launches)
+                executable = Executable(plan, Domain(self._graph), backend, schedules)
+                self._sums[key] = _Sum(executable, executable.constants({"value": self._values}))
         found = self._sums[key]
         found.executable.release_indexes()
         (rows,) = found.executable.run({"w": weight[0]}, found.constants, overflow=overflow)
@@ -148,16 +150,17 @@ _LOCK = threading.RLock()
 
 
 def _entries_of(rows: Tensor) -> _Entries | None:
-    known = _KNOWN.get(rows)
-    if known is None or not known.seen.is_now(rows):
-        _KNOWN[rows] = _Known(SeenTensor(rows))
-        return None
-    if not known.is_looked_at:
-        known.is_looked_at = True
-        with torch.inference_mode(False), torch.no_grad():
-            if _is_mostly_zeros(rows.detach()):
-                known.entries = _Entries(rows.detach())
-    return known.entries
+    with _LOCK:
+        known = _KNOWN.get(rows)
+        if known is None or not known.seen.is_now(rows):
+            _KNOWN[rows] = _Known(SeenTensor(rows))
+            return None
+        if not known.is_looked_at:
+            known.is_looked_at = True
+            with torch.inference_mode(False), torch.no_grad():
+                if _is_mostly_zeros(rows.detach()):
+                    known.entries = _Entries(rows.detach())
+        return known.entries
 
 
 def _is_mostly_zeros(rows: Tensor) -> bool:

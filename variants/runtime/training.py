@@ -20,6 +20,7 @@ from torch.nn.modules import module as torch_modules
 from hetune.variants.backends.base import Backend
 from hetune.variants.errors import VariantError
 from hetune.variants.frontend.adapter import Adapter, Unsupported
+from hetune.variants.frontend.autocast import full_precision
 from hetune.variants.frontend.call import Call
 from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph.hetero import HeteroGraph
@@ -27,7 +28,7 @@ from hetune.variants.passes.gradient import gradient_name
 from hetune.variants.program.nodes import Program
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.gradients import GradientRunner, gradient_runner
-from hetune.variants.runtime.modes import full_precision, needs_gradients
+from hetune.variants.runtime.modes import needs_gradients
 
 Forward = Callable[[Mapping[str, Tensor]], tuple[Tensor, ...]]
 """A program's results, by its features and constants."""

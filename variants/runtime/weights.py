@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from hetune.variants.errors import InputError
-from hetune.variants.frontend.adapter import Adapter, ParametersVersion
+from hetune.variants.frontend.adapter import Adapter
+from hetune.variants.frontend.parameters_version import ParametersVersion
 from hetune.variants.frontend.type_order import SAME, TypeOrder, order_of
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import synchronize

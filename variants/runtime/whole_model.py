@@ -47,8 +47,8 @@ class WholeModel(CompiledLayer):
         """As of a layer."""
         return super().status(name).by_layers()
 
-    def _around(self, module: nn.Module) -> WholeModel:
-        twin = super()._around(module)
+    def _around(self, module: nn.Module, call: Arguments | None = None) -> WholeModel:
+        twin = super()._around(module, call)
         assert isinstance(twin, WholeModel)
         if self._layers is not None:
             twin.run_layers_by(self._layers)

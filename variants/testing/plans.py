@@ -16,6 +16,7 @@ from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import Type
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
+from hetune.variants.runtime.plan_facts import facts_of
 from hetune.variants.runtime.plan_inputs import weights_of
 from hetune.variants.runtime.results import Results
 
@@ -69,6 +70,6 @@ def run_results(
     executable = Executable(plan, domain, backend, schedules)
     for memory in executable.memory().values():
         memory.fill_(torch.nan)
-    executable.results = _Unwritten(plan, domain, None)
+    executable.results = _Unwritten(facts_of(plan).results, domain, None)
     weights = {**weights_of(plan, values, graph), **executable.constants(inputs)}
     return executable.run(inputs, weights)

@@ -116,24 +116,49 @@ class CppBackend:
             function = registry.load(code.source).hetune_launch
             function.restype = ctypes.c_int
             function.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
-            loaded = _Loaded(launch, schedule, registry, code, function)
+            loaded = _Loaded(launch, schedule, registry, code, function, *_parted(launch, code))
             if len(self._loaded) >= _MOST_LOADED:
                 self._loaded.clear()
             self._loaded[key] = loaded
-        return _bound(launch, loaded.code, loaded.function, schedule, place)
+        return _bound(loaded, place)
 
     def _emitted(self, launch: Launch, schedule: Schedule) -> Emitted:
         return emitted(launch, fitted(schedule, self.vectors))
 
 
 class _Loaded(NamedTuple):
-    """Code of a launch, with all whose ids it is kept by."""
+    """Code of a launch, with all whose ids it is kept by.
+
+    `buffers` are places of pointers that each run gives, and `arrays` those of the graph's.
+    """
 
     launch: Launch
     schedule: Schedule
     registry: Registry
     code: Emitted
     function: ctypes._NamedFuncPointer
+    buffers: tuple[tuple[int, str], ...]
+    arrays: tuple[tuple[int, Slot], ...]
+
+
+def _parted(
+    launch: Launch, code: Emitted
+) -> tuple[tuple[tuple[int, str], ...], tuple[tuple[int, Slot], ...]]:
+    temporary = {buffer.name for buffer in launch.buffers if buffer.scratch}
+    buffers: list[tuple[int, str]] = []
+    arrays: list[tuple[int, Slot]] = []
+    for position, slot in enumerate(code.pointers):
+        match slot:
+            case ScratchSlot():
+                buffers.append((position, SCRATCH))
+            case TermsSlot():
+                buffers.append((position, TERMS))
+            case BufferSlot(name):
+                if name not in temporary:
+                    buffers.append((position, name))
+            case _:
+                arrays.append((position, slot))
+    return tuple(buffers), tuple(arrays)
 
 
 def _for_cpu(schedule: AnySchedule) -> Schedule:
@@ -142,34 +167,19 @@ def _for_cpu(schedule: AnySchedule) -> Schedule:
     raise CompileError("the variant is for a GPU: take one of variants_of(program, 'cpu')")
 
 
-def _bound(
-    launch: Launch,
-    code: Emitted,
-    function: ctypes._NamedFuncPointer,
-    schedule: Schedule,
-    place: Place,
-) -> Runner:
-    scratch = scratch_layout(launch, schedule.block_nodes, place.index)
-    temporary = {buffer.name for buffer in launch.buffers if buffer.scratch}
+def _bound(loaded: _Loaded, place: Place) -> Runner:
+    code, function, schedule = loaded.code, loaded.function, loaded.schedule
+    scratch = scratch_layout(loaded.launch, schedule.block_nodes, place.index)
     pointers = (ctypes.c_void_p * max(len(code.pointers), 1))()
-    kept: list[Tensor] = []
-    buffers: list[tuple[int, str]] = []
-    for position, slot in enumerate(code.pointers):
-        if isinstance(slot, ScratchSlot):
-            buffers.append((position, SCRATCH))
-        elif isinstance(slot, TermsSlot):
-            if bool((_chunks(code, place).terms >= 0).any()):
-                buffers.append((position, TERMS))
-        elif isinstance(slot, BufferSlot):
-            if slot.name not in temporary:
-                buffers.append((position, slot.name))
-        else:
-            array = _array(slot, schedule, place)
-            kept.append(array)
-            pointers[position] = array.data_ptr()
+    kept = [_array(slot, schedule, place) for _, slot in loaded.arrays]
+    for (position, _), array in zip(loaded.arrays, kept, strict=True):
+        pointers[position] = array.data_ptr()
     counts = (ctypes.c_int64 * max(len(code.counts), 1))(
         *(_count(slot, code, schedule, place, scratch) for slot in code.counts)
     )
+    buffers = loaded.buffers
+    if any(name == TERMS for _, name in buffers) and not (_chunks(code, place).terms >= 0).any():
+        buffers = tuple(buffer for buffer in buffers if buffer[1] != TERMS)
 
     def run(tensors: Mapping[str, Tensor]) -> bool:
         for position, name in buffers:

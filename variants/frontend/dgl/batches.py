@@ -35,9 +35,9 @@ class Ends(Mapping[str, Any]):
 class EdgeRows:
     """All edges of a graph at once, as DGL's `EdgeBatch`."""
 
-    def __init__(self, moves: Moves, nodes: Frame, edges: Frame) -> None:
-        self.src = Ends(nodes, moves.at_src)
-        self.dst = Ends(nodes, moves.at_dst)
+    def __init__(self, moves: Moves, sources: Frame, targets: Frame, edges: Frame) -> None:
+        self.src = Ends(sources, moves.at_src)
+        self.dst = Ends(targets, moves.at_dst)
         self.data = edges
         self._moves = moves
 

@@ -12,11 +12,15 @@ class Moves:
     Attributes:
         src: The source of each edge, int64 [E].
         dst: Likewise its destination.
-        num_nodes: N.
+        num_nodes: N: of the nodes that edges lead to.
+        num_sources: Of those that they come from.
     """
 
-    def __init__(self, src: Tensor, dst: Tensor, num_nodes: int) -> None:
+    def __init__(
+        self, src: Tensor, dst: Tensor, num_nodes: int, num_sources: int | None = None
+    ) -> None:
         self.src, self.dst, self.num_nodes = src, dst, num_nodes
+        self.num_sources = num_nodes if num_sources is None else num_sources
 
     @property
     def num_edges(self) -> int:
@@ -33,7 +37,8 @@ class Moves:
 
     def degrees(self, ends: Tensor) -> Tensor:
         """How many edges have each node at an end, int64 [N]."""
-        none = torch.zeros(self.num_nodes, dtype=ends.dtype, device=ends.device)
+        count = self.num_sources if ends is self.src else self.num_nodes
+        none = torch.zeros(count, dtype=ends.dtype, device=ends.device)
         return none.index_add(0, ends, torch.ones_like(ends))
 
     def reduced(self, rows: Tensor, fn: str) -> Tensor:
@@ -55,4 +60,4 @@ class Moves:
 
     def reversed(self) -> Moves:
         """Those of the edges turned round."""
-        return Moves(self.dst, self.src, self.num_nodes)
+        return Moves(self.dst, self.src, self.num_sources, self.num_nodes)

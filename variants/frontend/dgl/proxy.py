@@ -25,30 +25,36 @@ _OPERATORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 class ProxyGraph:
-    """A homogeneous graph, called as a `DGLGraph` is, whose rows may be symbols.
+    """A homogeneous graph or block, called as a `DGLGraph` is, whose rows may be symbols.
 
     Args:
         moves: Its edges.
-        ndata: Rows of nodes by name; grows and shrinks as a graph's do.
+        ndata: Rows of nodes by name, of a block's destinations; grows and shrinks as a graph's do.
         edata: Likewise of edges.
+        sources: Likewise of a block's sources; None of a graph.
     """
 
-    is_block = False
     is_homogeneous = True
     idtype = torch.int64
     batch_size = 1
     ntypes, etypes, canonical_etypes = ["_N"], ["_E"], [_TYPE]
     srctypes = dsttypes = ntypes
 
-    def __init__(self, moves: Moves, ndata: Frame, edata: Frame) -> None:
-        self.moves, self.ndata, self.edata = moves, ndata, edata
+    def __init__(
+        self, moves: Moves, ndata: Frame, edata: Frame, sources: Frame | None = None
+    ) -> None:
+        self.moves, self.ndata, self.edata, self._sources = moves, ndata, edata, sources
+        self.is_block = sources is not None
 
     @property
     def srcdata(self) -> Frame:
-        """That of all nodes."""
-        return self.ndata
+        """That of the nodes that edges come from."""
+        return self.ndata if self._sources is None else self._sources
 
-    dstdata = srcdata
+    @property
+    def dstdata(self) -> Frame:
+        """That of the nodes that they lead to."""
+        return self.ndata
 
     @property
     def device(self) -> torch.device:
@@ -57,10 +63,21 @@ class ProxyGraph:
 
     def num_nodes(self, ntype: str | None = None) -> int:
         """N."""
+        if self.is_block:
+            raise NotTraceable("num_nodes() of a block: ask for its sources or its destinations")
         return self.moves.num_nodes
 
-    number_of_nodes = num_src_nodes = num_dst_nodes = num_nodes
-    number_of_src_nodes = number_of_dst_nodes = num_nodes
+    number_of_nodes = num_nodes
+
+    def num_src_nodes(self, ntype: str | None = None) -> int:
+        """How many nodes edges may come from."""
+        return self.moves.num_sources
+
+    def num_dst_nodes(self, ntype: str | None = None) -> int:
+        """How many nodes edges may lead to."""
+        return self.moves.num_nodes
+
+    number_of_src_nodes, number_of_dst_nodes = num_src_nodes, num_dst_nodes
 
     def num_edges(self, etype: object = None) -> int:
         """E."""
@@ -89,21 +106,24 @@ class ProxyGraph:
 
     def reverse(self) -> ProxyGraph:
         """The edges turned round, without rows."""
+        if self.is_block:
+            raise NotTraceable("a block is turned round: graphs can be")
         return ProxyGraph(self.moves.reversed(), {}, {})
 
     @contextmanager
     def local_scope(self) -> Iterator[None]:
         """What is written within is forgotten."""
-        before = self.ndata, self.edata
+        before = self.ndata, self.edata, self._sources
         self.ndata, self.edata = copy(self.ndata), copy(self.edata)
+        self._sources = copy(self._sources)
         try:
             yield
         finally:
-            self.ndata, self.edata = before
+            self.ndata, self.edata, self._sources = before
 
     def local_var(self) -> ProxyGraph:
         """A graph with frames of its own."""
-        return ProxyGraph(self.moves, copy(self.ndata), copy(self.edata))
+        return ProxyGraph(self.moves, copy(self.ndata), copy(self.edata), copy(self._sources))
 
     def apply_edges(self, func: Any, edges: object = None) -> None:
         """Rows of edges of what is at their ends."""
@@ -131,7 +151,7 @@ class ProxyGraph:
 
     def _messages(self, func: Any) -> Frame:
         if not _is_builtin(func):
-            return Frame(func(EdgeRows(self.moves, self.ndata, self.edata)))
+            return Frame(func(EdgeRows(self.moves, self.srcdata, self.ndata, self.edata)))
         if not hasattr(func, "lhs"):
             return {func.out_field: self._at(func.target, func.in_field)}
         x, y = self._at(func.lhs, func.lhs_field), self._at(func.rhs, func.rhs_field)
@@ -142,8 +162,9 @@ class ProxyGraph:
         """Rows of edges: a field of their sources, of their destinations or their own."""
         if target == 2:
             return _field(self.edata, name)
-        rows = _field(self.ndata, name)
-        return self.moves.at_dst(rows) if target else self.moves.at_src(rows)
+        if target:
+            return self.moves.at_dst(_field(self.ndata, name))
+        return self.moves.at_src(_field(self.srcdata, name))
 
     def __getattr__(self, name: str) -> Any:
         raise NotTraceable(f"the graph's {name} has no meaning in a program")

@@ -13,7 +13,7 @@ from hetune.variants.frontend.tracing.expressions import Expression, called, fix
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder
 from hetune.variants.frontend.tracing.symbols import RowValue, Symbol, TailValue
-from hetune.variants.program.nodes import Map, Reshape, Type
+from hetune.variants.program.nodes import End, Map, Reshape, Space, Take, Type
 
 Shape = tuple[int, ...]
 
@@ -93,7 +93,11 @@ def rows_named(recorder: ProgramRecorder, tensor: Tensor, kind: Type, axis: int)
         assert isinstance(tensor.meaning, RowValue)
         return tensor.meaning.name
     rows = tensor.movedim(axis, 0)
-    return recorder.constant(rows.reshape(-1, *squeezed(rows.shape[1:])), kind.space, kind.group)
+    rows = rows.reshape(-1, *squeezed(rows.shape[1:]))
+    if kind.space is Space.SRC_PAIR:  # the rows of sources that have edges
+        name = recorder.constant(rows, Space.SOURCE)
+        return recorder.emit(Take(name, Space.SRC_PAIR, End.SRC), f"{name}_with_edges")
+    return recorder.constant(rows, kind.space, kind.group)
 
 
 def narrowed(tensor: Tensor) -> Tensor:

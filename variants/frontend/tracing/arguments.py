@@ -28,6 +28,7 @@ class CallArguments:
         features: Names of the features of nodes, float [N, *row shape].
         sources: Names of the features of sources, float [sources, *row shape], where these are
             other nodes than those that messages reach.
+        given_dtype: Of all floats, before they were made float32.
         edges: Name of the edges, int64 [2, E].
         edge_features: Names of the features of edges, float [E, *row shape].
     """
@@ -37,6 +38,7 @@ class CallArguments:
     edges: str
     edge_features: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+    given_dtype: torch.dtype = torch.float32
 
     @property
     def num_nodes(self) -> int:
@@ -52,6 +54,12 @@ class CallArguments:
         """How many sources there are, where these are other nodes."""
         return len(self.values[self.sources[0]]) if self.sources else None
 
+    @property
+    def device(self) -> torch.device:
+        """Where the edges are."""
+        found: torch.device = self.values[self.edges].device
+        return found
+
     def given(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """What a forward takes, with its pairs put together again.
 
@@ -60,8 +68,8 @@ class CallArguments:
         """
         found = dict(values)
         for name in self.sources:
-            pair = name.removesuffix(_SOURCE)
-            found[pair] = found.pop(name), found.pop(pair + _TARGET, None)
+            pair = name.removesuffix(SOURCE)
+            found[pair] = found.pop(name), found.pop(pair + TARGET, None)
         return found
 
     @property
@@ -187,7 +195,7 @@ def read_arguments(
     return found
 
 
-_SOURCE, _TARGET = "_src", "_dst"
+SOURCE, TARGET = "_src", "_dst"
 """What the names of the parts of a pair end with."""
 
 
@@ -198,8 +206,8 @@ def _without_pairs(bound: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str,
     for name, value in bound.items():
         match value:
             case (Tensor() as source, (Tensor() | None) as target) if isinstance(value, tuple):
-                sources.append(name + _SOURCE)
-                parts = {name + _SOURCE: source, name + _TARGET: target}
+                sources.append(name + SOURCE)
+                parts = {name + SOURCE: source, name + TARGET: target}
             case _:
                 parts = {name: value}
         for key, part in parts.items():
@@ -271,6 +279,24 @@ def as_plain(value: object) -> object:
     """The tensor that PyG's `EdgeIndex` or `Index` wraps, which counts the writes to it."""
     is_wrapped = isinstance(value, Tensor) and hasattr(value, "as_tensor")
     return value.as_tensor() if is_wrapped else value  # type: ignore[attr-defined]
+
+
+HALVES = (torch.bfloat16, torch.float16)
+
+
+def in_float32(value: Any, dtypes: set[torch.dtype]) -> Any:
+    """A tensor, or a pair, with float32 in place of halves.
+
+    Args:
+        value: An argument of a call.
+        dtypes: Gets those of floats in it.
+    """
+    if isinstance(value, tuple):
+        return tuple(in_float32(part, dtypes) for part in value)
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        return value
+    dtypes.add(value.dtype)
+    return value.float() if value.dtype in HALVES else value
 
 
 def check_tensor(name: str, value: Tensor) -> None:

@@ -131,11 +131,14 @@ class Traced:
         weights = tuple((name, weight.key) for name, weight in self.weights.items())
         return show(self.program), self.result_shape, weights, key_of(self.output)
 
-    def on(self, num_nodes: int, rows: Mapping[str, Tensor]) -> Traced | None:
+    def on(
+        self, num_nodes: int, num_sources: int | None, rows: Mapping[str, Tensor]
+    ) -> Traced | None:
         """The same for another graph.
 
         Args:
             num_nodes: Of the graph.
+            num_sources: Of those that edges come from, where these are others.
             rows: What the recording gave for it.
 
         Returns:
@@ -144,6 +147,8 @@ class Traced:
         """
         src, dst = rows["src"], rows["dst"]
         counts = {Space.NODE: num_nodes, Space.EDGE: len(src)}
+        if num_sources is not None:
+            counts[Space.SOURCE] = num_sources
         constants = {name: rows[name] for name in self.constants}
         kinds = {
             space: replace(types, index=rows[_types_name(space)])

@@ -93,7 +93,27 @@ def parameters_of(module: nn.Module) -> dict[str, Tensor]:
 
 def live_parameters_of(module: nn.Module) -> dict[str, Tensor]:
     """All parameters and buffers by name."""
-    return dict((*module.named_parameters(remove_duplicate=False), *module.named_buffers()))
+    return parameters_at(places_of(module))
+
+
+Places = tuple[tuple[str, Mapping[str, Tensor | None], str], ...]
+"""Of tensors: their names, and where parts of a module have them."""
+
+
+def places_of(module: nn.Module) -> Places:
+    """Where a module's parameters and buffers are, as long as it has the same parts."""
+    return tuple(
+        (f"{path}.{name}" if path else name, group, name)
+        for path, part in module.named_modules(remove_duplicate=False)
+        for group in (part._parameters, part._buffers)
+        for name in group
+    )
+
+
+def parameters_at(places: Places) -> dict[str, Tensor]:
+    """The parameters and buffers that are there, by name."""
+    found = ((path, group.get(name)) for path, group, name in places)
+    return {path: tensor for path, tensor in found if tensor is not None}
 
 
 def weights_of(traced: Traced, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:

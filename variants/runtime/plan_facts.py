@@ -1,0 +1,118 @@
+"""What running a plan takes that no graph changes: found once for each plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import TypeVar
+
+from hetune.variants.kernel.nodes import Buffer
+from hetune.variants.plan.facts import reordered_features
+from hetune.variants.plan.nodes import Plan
+from hetune.variants.program.nodes import Param, Space, Type
+
+_MOST = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResult:
+    """A result, and its buffer.
+
+    Attributes:
+        buffer: The buffer's name.
+        type: The result's.
+        stored: Row shape of the buffer, which may be another one of as many elements.
+    """
+
+    buffer: str
+    type: Type
+    stored: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFacts:
+    """What runs are given, and give.
+
+    Attributes:
+        features: What runs are given.
+        constants: Names of the constants that are given with the graph.
+        reordered: Names of features of edges that launches read in the index's order.
+        results: What runs return.
+    """
+
+    features: tuple[Param, ...]
+    constants: tuple[str, ...]
+    reordered: tuple[str, ...]
+    results: tuple[StoredResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaFacts:
+    """What placing temporaries takes.
+
+    Attributes:
+        spans: First and last launch that touch each buffer.
+        buffers: Those that lie in the arena.
+    """
+
+    spans: dict[str, tuple[int, int]]
+    buffers: tuple[Buffer, ...]
+
+
+_Found = TypeVar("_Found")
+
+
+def _once(find: Callable[[Plan], _Found]) -> Callable[[Plan], _Found]:
+    """Finds it once for the same plan: to hash what a plan is takes longer."""
+    known: dict[int, tuple[Plan, _Found]] = {}
+
+    @wraps(find)
+    def found(plan: Plan) -> _Found:
+        if id(plan) not in known:
+            if len(known) >= _MOST:
+                known.clear()
+            known[id(plan)] = plan, find(plan)
+        return known[id(plan)][1]
+
+    return found
+
+
+@_once
+def facts_of(plan: Plan) -> PlanFacts:
+    """What is known of a plan's runs."""
+    program, buffers = plan.program, {buffer.name: buffer for buffer in plan.temporaries}
+    types, params = program.types, program.params
+    edges = reordered_features(program)
+    return PlanFacts(
+        tuple(param for param in params if param.role == "feature"),
+        tuple(param.name for param in params if param.role == "constant"),
+        tuple(param.name for param in edges if param.name in buffers),
+        tuple(
+            StoredResult(buffer, types[name], buffers[buffer].type.shape)
+            for buffer, name in zip(plan.results, program.results, strict=True)
+        ),
+    )
+
+
+@_once
+def arena_of(plan: Plan) -> ArenaFacts:
+    """What is known of a plan's temporaries."""
+    placed = (
+        buffer
+        for buffer in plan.temporaries
+        if buffer.name not in plan.results or buffer.type.space is Space.EDGE
+    )
+    return ArenaFacts(_spans(plan), tuple(placed))
+
+
+def _spans(plan: Plan) -> dict[str, tuple[int, int]]:
+    base = {view.name: view.base for view in plan.views}
+    spans = {param.name: (0, 0) for param in reordered_features(plan.program)}
+    for step, launch in enumerate(plan.launches):
+        for buffer in launch.buffers:
+            name = base.get(buffer.name, buffer.name)
+            first, _ = spans.get(name, (step, step))
+            spans[name] = (first, step)
+    last = len(plan.launches) - 1
+    return spans | {name: (spans[name][0], last) for name in plan.results}
