@@ -1,4 +1,5 @@
-"""What indexing costs: all indexes of a large graph, and those that RGCN's hybrid plan needs.
+"""What indexing costs: all indexes of a large graph, those that RGCN's hybrid plan needs, and all
+that a call with a new small graph takes beyond one with the same graph again.
 
 python benchmarks/indexing.py [--edges 5000000] [--nodes 1000000] [--etypes 100]
 """
@@ -26,6 +27,7 @@ from hetune.variants.runtime.executable import Executable
 
 _RESULTS = Path(__file__).parent / "results"
 _BLOCK_NODES = 64
+_WARM = 8
 _NAMES = (
     *("edge_id", "indptr", "in_degree", "csc_indptr"),
     *("dst_pair_of_edge", "dst_pair_count", "node_dst_pair_indptr"),
@@ -76,6 +78,42 @@ def measure_hybrid(graph: HeteroGraph, rounds: int) -> dict[str, Any]:
     return {"variant": variant.id, **_summary([seconds_of(ready) for _ in range(rounds)])}
 
 
+def measure_new_graphs(edges: int, rounds: int) -> dict[str, Any]:
+    """Median seconds of calls on new graphs, on the same ones again, and of PyG's layers, by layer.
+
+    Layers are compiled with ``dynamic=True``; graphs have half as many nodes as edges.
+    """
+    from torch_geometric import nn
+
+    import hetune
+
+    relations, width = 20, 64
+    layers = {
+        "RGCNConv": nn.RGCNConv(width, width, relations),
+        "GCNConv": nn.GCNConv(width, width),
+        "SAGEConv": nn.SAGEConv(width, width),
+        "GATConv": nn.GATConv(width, width // 4, heads=4),
+    }
+    found = {}
+    for name, layer in layers.items():
+        layer.eval()
+        compiled = hetune.compile(layer, dynamic=True)
+        times: dict[str, list[float]] = {"new": [], "again": [], "pyg": []}
+        for i in range(rounds + _WARM):
+            call = [torch.randn(edges // 2, width), torch.randint(0, edges // 2, (2, edges))]
+            if name == "RGCNConv":
+                call.append(torch.randint(0, relations, (edges,)))
+            with torch.no_grad():
+                for kind, run in (("new", compiled), ("", compiled), ("again", compiled)):
+                    seconds = seconds_of(lambda run=run, call=call: run(*call))
+                    if kind and i >= _WARM:  # the first ones compile
+                        times[kind].append(seconds)
+                pyg = seconds_of(lambda layer=layer, call=call: layer(*call))
+            times["pyg"] += [pyg] * (i >= _WARM)
+        found[name] = {kind: statistics.median(seconds) for kind, seconds in times.items()}
+    return found
+
+
 def _summary(seconds: Sequence[float]) -> dict[str, Any]:
     return {
         "seconds_median": statistics.median(seconds),
@@ -92,15 +130,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line.add_argument("--etypes", type=int, default=100)
     line.add_argument("--threads", type=int, default=torch.get_num_threads())
     line.add_argument("--rounds", type=int, default=7)
+    line.add_argument("--small-edges", type=int, default=1000, help="of new graphs")
+    line.add_argument("--new-graphs", type=int, default=200, help="how many")
     line.add_argument("--out", type=Path, default=_RESULTS / "indexing.json")
     options = line.parse_args(arguments)
     set_threads(options.threads)
     size = {name: getattr(options, name) for name in ("edges", "nodes", "etypes")}
     graph = skewed_graph(**size)
     native, hybrid = measure(graph, options.rounds), measure_hybrid(graph, options.rounds)
-    write_record(options.out, options.threads, graph=size, native=native, hybrid=hybrid)
+    new = measure_new_graphs(options.small_edges, options.new_graphs)
+    facts = {"graph": size, "native": native, "hybrid": hybrid}
+    new_graphs = {"edges": options.small_edges, "seconds": new}
+    write_record(options.out, options.threads, **facts, new_graphs=new_graphs)
     for name, found in (("all indexes", native), (hybrid["variant"], hybrid)):
         print(f"{name}: {found['seconds_median']:.3f} s, least {found['seconds_min']:.3f} s")
+    for name, times in new.items():
+        cost = (times["new"] - times["again"]) * 1e3
+        print(f"{name}: {cost:.3f} ms for a new graph, {times['again'] * 1e3:.3f} ms for a run")
     for step, seconds in native["steps_of_best_round"].items():
         print(f"  {step:28} {seconds * 1e3:9.1f} ms")
     return 0

@@ -53,7 +53,7 @@ def _hetune(problem: Problem) -> Trainable:
 
     def ran() -> str:
         status = module.status()
-        return status.variant or f"original: {status.reason or status.refusal}"
+        return status.variant if status.has_gradients else f"original: {status}"
 
     return _called(problem, module, *typed, ran=ran)
 

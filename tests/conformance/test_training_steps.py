@@ -67,8 +67,8 @@ def call(layer):
     return x, edges, torch.arange(len(TRIPLES)).repeat_interleave(60)
 
 
-def losses(model, arguments):
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+def losses(model, arguments, rate):
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
     labels = torch.arange(SIZES["paper"]) % CLASSES
     found = []
     for _ in range(STEPS):
@@ -80,11 +80,13 @@ def losses(model, arguments):
     return torch.stack(found)
 
 
-@pytest.mark.filterwarnings("ignore::hetune.FallbackWarning")
 @pytest.mark.parametrize("layer", ["rgcn", "rgat", "hgt"])
 def test_losses_are_pyg_s(layer):
     plain, arguments = net(layer), call(layer)
     compiled = hetune.compile(copy.deepcopy(plain))
-    want, got = losses(plain, arguments), losses(compiled, arguments)
+    # HGT's loss jumps at 0.01, where PyG's own float32 is far from its float64.
+    rate = 0.002 if layer == "hgt" else 0.01
+    want, got = (losses(model, arguments, rate) for model in (plain, compiled))
+    assert all(status.has_gradients for status in compiled.report().layers)
     assert want[-1] < 0.8 * want[0]
     torch.testing.assert_close(got, want, atol=1e-4, rtol=0)

@@ -9,8 +9,8 @@ from tests.frontend.message_passing_cases import CASES, pyg
 
 PAGE = Path(__file__).parents[2] / "docs" / "library.md"
 BY_HAND = {"RGCNConv", "FastRGCNConv", "RGATConv", "HGTConv"}
-SETS = {"SignedConv"}
-"""Of `test_roll_up`."""
+SETS = {"SignedConv", "HANConv", "HeteroConv"}
+"""Of `test_roll_up` and `test_dictionaries`."""
 
 
 def test_the_table_names_what_does_not_compile():

@@ -7,9 +7,9 @@ import torch
 
 from hetune.variants.frontend.homogeneous import gcn, gin, sage
 from hetune.variants.frontend.trace import constant, edge, node, shared
-from hetune.variants.passes.backward import backward
+from hetune.variants.passes.backward import backward, worth_saving
 from hetune.variants.program.interpret import interpret_all
-from hetune.variants.program.nodes import End, Reduce, Softmax, Space
+from hetune.variants.program.nodes import End, Map, Reduce, Softmax, Space
 from hetune.variants.program.text import parse, show
 from hetune.variants.program.verify import verify
 from hetune.variants.testing.gradients import (
@@ -102,4 +102,39 @@ def test_saved_values_are_not_computed_again(name):
     assert not any(isinstance(let.op, Softmax) for let in lets)
     want = autograd_gradients(program, values, grads, graph, {}, wanted)
     have = staged_gradients(found, {**values, **grads, **saved}, graph, {})
+    torch.testing.assert_close(have, want, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("name", "saved"),
+    [
+        ("rgcn mean", ()),
+        ("rgat, 2 heads", ("add", "softmax")),
+        ("extremes", ("prod", "prod2", "mul3", "add3")),
+    ],
+)
+def test_what_is_worth_saving(name, saved):
+    """Scores and shares; no largest and least rows, which are looked for among others."""
+    program = LAYERS[name]
+    assert worth_saving(program, [param.name for param in program.params]) == saved
+
+
+def test_the_mean_of_heads_makes_no_rows_of_heads():
+    """Its gradient is the same for all of them."""
+    program = parse("""program gat(x: node[8] feature, s: edge[2] feature, w: shared[8,2,4])
+  h: node[2,4] = linear x w
+  share: edge[2] = softmax s node
+  sent: edge[2,4] = take h edge src
+  weighted: edge[2,4] = mul share sent
+  sum: node[2,4] = sum weighted node
+  out: node[4] = fold sum 0 mean
+  return out
+""")
+    lets = [let for s in backward(program, ["x", "s", "w"]).stages for let in s.program.lets]
+    assert not any(isinstance(let.op, Map) and let.op.fn == "pow_c" for let in lets)
+    graph = AWKWARD["source hub"]()
+    values = random_parameters(program, graph)
+    grads = result_gradients(program, values, graph, {})
+    want = autograd_gradients(program, values, grads, graph, {}, ["x", "s", "w"])
+    have = staged_gradients(backward(program, ["x", "s", "w"]), {**values, **grads}, graph, {})
     torch.testing.assert_close(have, want, rtol=1e-10, atol=1e-10)

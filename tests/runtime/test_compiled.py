@@ -598,10 +598,10 @@ def test_out_is_a_tensor(layer, x, graph):
 
 def test_a_call_that_is_not_supported(edges):
     ids = torch.arange(50)
-    layer = compile_layer(geometric.RGCNConv(50, 8, 3), backend="torch")
+    layer = compile_layer(geometric.FastRGCNConv(50, 8, 3), backend="torch")
     found, text = warned(layer, ids, *edges)
     assert text == (
-        "RGCNConv runs uncompiled: x is a int64 tensor of shape [50]: only float32 tensors "
+        "FastRGCNConv runs uncompiled: x is a int64 tensor of shape [50]: only float32 tensors "
         "[N, width] are supported"
     )
     assert torch.equal(found, layer.module(ids, *edges))

@@ -269,3 +269,18 @@ def test_calls_that_hetune_cannot_differentiate_run_in_the_module(rgcn, x, edges
     fast = compile_layer(rgcn, backend="torch")
     with pytest.raises(hetune.errors.InputError, match=r"^out= cannot be honored.* out= has none"):
         fast(x, graph, out=torch.empty(len(x), 8))
+
+
+def test_what_a_backward_runs_is_explained_and_prepared(fast, x, graph):
+    leaf = x.clone().requires_grad_()
+    fast.warm(leaf, graph, gradients=True)
+    choice = fast.explain(leaf, graph, gradients=True)
+    (runner,) = fast._training._runners.values()
+    assert len(choice.backward) == len(runner.stages) == 1
+    assert f"backward, stage 1 of 1\n{choice.backward[0].id}: " in str(choice)
+    fast(leaf, graph).sum().backward()
+    assert runner.stages[0]._runs.last.id == choice.backward[0].id
+    assert fast.explain(x, graph).backward == ()
+    fast.module.register_full_backward_hook(lambda *_: None)
+    with pytest.raises(hetune.errors.VariantError, match="it has hooks for the backward"):
+        fast.explain(leaf, graph, gradients=True)

@@ -13,6 +13,7 @@ from hetune.clients import Client
 from hetune.errors import InputError
 from hetune.service.core.models.describe_traced import describe_traced
 from hetune.service.server.app import application
+from hetune.variants.graph.convert import from_edge_index_dict
 
 from ._serving import make_service, serving
 
@@ -200,3 +201,34 @@ def test_a_description_is_text_alone():
     assert all(re.match(r"program GCNConv\(", layer["program"]) for layer in layers)
     assert [layer["inputs"] for layer in layers] == [["x"], ["0"]]
     assert all(rows.dtype is torch.float32 for rows in weights.values())
+
+
+def test_a_model_of_dictionaries_is_served_on_graphs_with_its_types(client):
+    kinds = [("a", "to", "b"), ("b", "back", "a"), ("a", "of", "a")]
+    random = torch.Generator().manual_seed(0)
+    sizes = {"a": 12, "b": 7}
+    x = {name: torch.randn(count, 6, generator=random) for name, count in sizes.items()}
+    edges = {
+        (src, name, dst): torch.stack(
+            [torch.randint(0, sizes[end], (40,), generator=random) for end in (src, dst)]
+        )
+        for src, name, dst in kinds
+    }
+    model = pyg.to_hetero(pyg.GraphSAGE(6, 8, 2, 3), (list(sizes), kinds)).eval()
+    client.put_model("typed", model, example=(x, edges))
+    with torch.no_grad():
+        expected = model(x, edges)
+    given = from_edge_index_dict(edges, x_dict=x)
+    answer = client.infer("typed", given, x)
+    assert list(answer.out) == list(expected)
+    for name, rows in expected.items():
+        torch.testing.assert_close(answer.out[name], rows, rtol=1e-5, atol=1e-5)
+    other = from_edge_index_dict({("a", "to", "b"): edges[kinds[0]]}, x_dict=x)
+    with pytest.raises(InputError, match="give the graph with the names"):
+        client.infer("typed", other, x)
+    wide = {"a": x["a"], "b": torch.ones(7, 5)}
+    relations = pyg.HeteroConv({kind: pyg.SAGEConv((-1, -1), 3) for kind in kinds})
+    with torch.no_grad():
+        relations(wide, edges)
+    with pytest.raises(InputError, match="nodes have 5, 6 features: of one width they are"):
+        client.put_model("wide", relations, example=(wide, edges))

@@ -12,6 +12,7 @@ from torch import nn
 
 from hetune.variants.frontend.adapter import Adapter, Unsupported, refusal
 from hetune.variants.frontend.autocast import full_precision
+from hetune.variants.frontend.dictionaries import with_dictionaries
 from hetune.variants.frontend.pyg_lazy import is_uninitialized
 from hetune.variants.frontend.traced_call import (
     TracedReader,
@@ -53,6 +54,7 @@ def adapt_call(
     Raises:
         InputError: They are not the arguments of such a call.
     """
+    module = with_dictionaries(module, args, kwargs)
     own = original(module)
     if (reason := _state_refusal(own) or refusal(own)) is not None:
         return Unsupported(reason)

@@ -13,6 +13,7 @@ from hetune.variants.errors import GraphError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.frontend.autocast import full_precision
 from hetune.variants.frontend.call import Call
+from hetune.variants.frontend.calls import joined
 from hetune.variants.frontend.edge_errors import check_edge_tensors
 from hetune.variants.frontend.traced_graphs import (
     OfGraph,
@@ -219,6 +220,7 @@ class TracedCall(Call):
         arguments = self._arguments
         edge_index = arguments.values[arguments.edges]
         try:
+            arguments.check_edges()
             traced = self._traced()
             counts = arguments.num_nodes, arguments.num_sources
             graph = shared_graph(edge_index, traced, counts)
@@ -259,11 +261,13 @@ class TracedCall(Call):
 
     def inputs(self, graph: HeteroGraph) -> dict[str, Tensor]:
         """Features by name, and constants."""
-        arguments = self._arguments
-        names = {param.name for param in self._reader.adapter.inputs}
-        features = (*arguments.features, *arguments.sources, *arguments.edge_features)
-        given = {name: arguments.values[name] for name in features if name in names}
+        params = self._reader.adapter.inputs
+        given = {p.name: self._rows(p.name) for p in params if p.role == "feature"}
         return {**given, **self._of_graph(graph).constants}
+
+    def _rows(self, feature: str) -> Tensor:
+        parts = [self._arguments.values[name] for name in self._reader.traced.rows[feature]]
+        return parts[0] if len(parts) == 1 else joined(parts)
 
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Any:
         """Rows as the layer gives them, and what torch makes of them."""
@@ -272,8 +276,9 @@ class TracedCall(Call):
         found = dict(zip(traced.program.results, results, strict=True))
         if traced.result_shape is not None:
             return traced.result(found, {}, given, (), graph.num_targets)
-        features = (*arguments.features, *arguments.sources, *arguments.edge_features)
-        found = {**{name: given[name] for name in features}, **found}
+        read = {part for parts in traced.joined.values() for part in parts}
+        features = [name for name in traced.rows if name in read or name in given]
+        found = {**{name: self._rows(name) for name in features}, **found}
         parameters, of_graph = self._reader.parameters(), self._of_graph(graph).others
         return traced.result(found, parameters, given, of_graph, graph.num_targets)
 

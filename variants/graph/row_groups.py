@@ -93,10 +93,14 @@ def node_type_groups(
         cuts = np.append(np.arange(0, nodes, block_nodes), nodes)
     else:
         cuts = blocks.numpy()
-    offsets = np.minimum(graph.node_offsets, nodes)
-    group_ptr = np.union1d(cuts, offsets)
-    group_type = np.searchsorted(offsets, group_ptr[:-1], side="right") - 1
-    block_ptr = np.searchsorted(group_ptr, cuts)
+    if graph.num_ntypes == 1:  # a group for each block
+        group_ptr, block_ptr = cuts, np.arange(cuts.size)
+        group_type = np.zeros(cuts.size - 1, np.intp)
+    else:
+        offsets = np.minimum(graph.node_offsets, nodes)
+        group_ptr = np.union1d(cuts, offsets)
+        group_type = np.searchsorted(offsets, group_ptr[:-1], side="right") - 1
+        block_ptr = np.searchsorted(group_ptr, cuts)
     if chosen is None:
         rows = torch.arange(nodes, dtype=torch.int32, device="cpu")
     else:

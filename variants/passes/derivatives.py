@@ -12,61 +12,61 @@ from hetune.variants.program.nodes import Map
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ValueRows:
     """A value of a program under construction, with arithmetic."""
 
     builder: Builder
     name: str
 
-    def __call__(self, fn: str, *others: Rows, const: float | None = None) -> Rows:
+    def __call__(self, fn: str, *others: ValueRows, const: float | None = None) -> ValueRows:
         """A function of `Map`, of this and others."""
         op = Map(fn, (self.name, *(other.name for other in others)), const)
-        return Rows(self.builder, self.builder.emit(op, fn))
+        return ValueRows(self.builder, self.builder.emit(op, fn))
 
-    def __add__(self, other: Rows | float) -> Rows:
-        return self("add", other) if isinstance(other, Rows) else self("shift", const=other)
+    def __add__(self, other: ValueRows | float) -> ValueRows:
+        return self("add", other) if isinstance(other, ValueRows) else self("shift", const=other)
 
-    def __sub__(self, other: Rows) -> Rows:
+    def __sub__(self, other: ValueRows) -> ValueRows:
         return self("sub", other)
 
-    def __mul__(self, other: Rows | float) -> Rows:
-        if not isinstance(other, Rows):
+    def __mul__(self, other: ValueRows | float) -> ValueRows:
+        if not isinstance(other, ValueRows):
             return self("scale", const=other)
         types = self.builder.types
         x, y = sorted((self, other), key=lambda rows: len(types[rows.name].shape))
         return x("mul", y)
 
-    def __truediv__(self, other: Rows) -> Rows:
+    def __truediv__(self, other: ValueRows) -> ValueRows:
         return self("div", other)
 
-    def __neg__(self) -> Rows:
+    def __neg__(self) -> ValueRows:
         return self * -1.0
 
-    def without(self) -> Rows:
+    def without(self) -> ValueRows:
         """One minus these."""
         return self("one_minus")
 
-    def positive(self) -> Rows:
+    def positive(self) -> ValueRows:
         """1 where these are above 0, else 0."""
         return self("step")
 
 
-def _more(x: Rows, z: Rows) -> Rows:
+def _more(x: ValueRows, z: ValueRows) -> ValueRows:
     """1 where x > z, 0 where x < z, a half where they are equal."""
     difference = x - z
     return (difference.positive() - (-difference).positive() + 1.0) * 0.5
 
 
-def _leaky(g: Rows, x: Rows, slope: float) -> Rows:
+def _leaky(g: ValueRows, x: ValueRows, slope: float) -> ValueRows:
     return g * (x.positive() * (1.0 - slope) + slope)
 
 
-def _elu(g: Rows, x: Rows, y: Rows, alpha: float) -> Rows:
+def _elu(g: ValueRows, x: ValueRows, y: ValueRows, alpha: float) -> ValueRows:
     above = x.positive()
     return g * (above + above.without()("mask", y + alpha))
 
 
-def _silu(g: Rows, x: Rows, y: Rows) -> Rows:
+def _silu(g: ValueRows, x: ValueRows, y: ValueRows) -> ValueRows:
     gate = x("sigmoid")
     return g * (gate + y * gate.without())
 
@@ -75,17 +75,19 @@ _DENSITY_AT_0 = 1 / math.sqrt(2 * math.pi)
 """Of the normal distribution."""
 
 
-def _gelu(g: Rows, x: Rows) -> Rows:
+def _gelu(g: ValueRows, x: ValueRows) -> ValueRows:
     x = x + x("abs").positive().without() * 1e-20  # what 0 is divided by itself
     density = (x("square") * -0.5)("exp") * _DENSITY_AT_0
     return g * (x("gelu") / x + x * density)
 
 
-def _power(g: Rows, x: Rows, exponent: float) -> Rows | None:
+def _power(g: ValueRows, x: ValueRows, exponent: float) -> ValueRows | None:
     return g * (x("pow_c", const=exponent - 1.0) * exponent) if exponent else None
 
 
-UNARY: MappingProxyType[str, Callable[[Rows, Rows, Rows, float], Rows | None]] = MappingProxyType(
+UNARY: MappingProxyType[
+    str, Callable[[ValueRows, ValueRows, ValueRows, float], ValueRows | None]
+] = MappingProxyType(
     {
         "leaky_relu": lambda g, x, y, c: _leaky(g, x, c),
         "elu": lambda g, x, y, c: _elu(g, x, y, c),
@@ -116,27 +118,29 @@ UNARY: MappingProxyType[str, Callable[[Rows, Rows, Rows, float], Rows | None]] =
 )
 """From the gradient of y, x, y = fn(x) and the constant, the gradient of x; None if it is 0."""
 
-_Pair = tuple[Rows | None, Rows | None]
+_Pair = tuple[ValueRows | None, ValueRows | None]
 
 
-def _pow(g: Rows, x: Rows, z: Rows, y: Rows) -> _Pair:
+def _pow(g: ValueRows, x: ValueRows, z: ValueRows, y: ValueRows) -> _Pair:
     of_base = z("abs")("mask", z * x("pow", z + -1.0))
     of_exponent = (x("abs") + (-z).positive())("mask", y * x("log"))
     return g * of_base, g * of_exponent
 
 
-BINARY: MappingProxyType[str, Callable[[Rows, Rows, Rows, Rows], _Pair]] = MappingProxyType(
-    {
-        "add": lambda g, x, z, y: (g, g),
-        "sub": lambda g, x, z, y: (g, -g),
-        "mul": lambda g, x, z, y: (g * z, g * x),
-        "div": lambda g, x, z, y: (g / z, -(g * y / z)),
-        "maximum": lambda g, x, z, y: (g * _more(x, z), g * _more(x, z).without()),
-        "minimum": lambda g, x, z, y: (g * _more(x, z).without(), g * _more(x, z)),
-        "pow": _pow,
-        "mask": lambda g, x, z, y: (None, x("mask", g)),
-        "equal": lambda g, x, z, y: (None, None),
-    }
+BINARY: MappingProxyType[str, Callable[[ValueRows, ValueRows, ValueRows, ValueRows], _Pair]] = (
+    MappingProxyType(
+        {
+            "add": lambda g, x, z, y: (g, g),
+            "sub": lambda g, x, z, y: (g, -g),
+            "mul": lambda g, x, z, y: (g * z, g * x),
+            "div": lambda g, x, z, y: (g / z, -(g * y / z)),
+            "maximum": lambda g, x, z, y: (g * _more(x, z), g * _more(x, z).without()),
+            "minimum": lambda g, x, z, y: (g * _more(x, z).without(), g * _more(x, z)),
+            "pow": _pow,
+            "mask": lambda g, x, z, y: (None, x("mask", g)),
+            "equal": lambda g, x, z, y: (None, None),
+        }
+    )
 )
 """From the gradient of y, x, z and y = fn(x, z), the gradients of x and z, in y's shape.
 

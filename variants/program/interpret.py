@@ -114,19 +114,34 @@ def _check_dtype(program: Program, values: Mapping[str, Tensor]) -> torch.dtype:
 
 
 class _Rows:
-    """A group's edges and pairs, each pair once, with the pair of every edge."""
+    """A group's edges and pairs, each pair once, with the pair of every edge; as they are read."""
 
     def __init__(self, graph: HeteroGraph, etypes: tuple[int, ...] | None) -> None:
-        self._graph = graph
-        etype = graph.etype.long()
-        if etypes is None:
-            self.edges = torch.arange(graph.num_edges, device=graph.device)
-        else:
-            wanted = torch.tensor(etypes, dtype=torch.int64, device=graph.device)
-            self.edges = torch.isin(etype, wanted).nonzero().flatten()
-        self.src = graph.src.long()[self.edges]
-        self.dst = graph.dst.long()[self.edges]
-        self.etype = etype[self.edges]
+        self._graph, self._etypes = graph, etypes
+
+    @cached_property
+    def edges(self) -> Tensor:
+        """Which of the graph's."""
+        graph = self._graph
+        if self._etypes is None:
+            return torch.arange(graph.num_edges, device=graph.device)
+        wanted = torch.tensor(self._etypes, dtype=torch.int64, device=graph.device)
+        return torch.isin(graph.etype.long(), wanted).nonzero().flatten()
+
+    @cached_property
+    def src(self) -> Tensor:
+        """The source of each."""
+        return self._graph.src.long()[self.edges]
+
+    @cached_property
+    def dst(self) -> Tensor:
+        """The destination of each."""
+        return self._graph.dst.long()[self.edges]
+
+    @cached_property
+    def etype(self) -> Tensor:
+        """The type of each."""
+        return self._graph.etype.long()[self.edges]
 
     @cached_property
     def src_pair(self) -> tuple[Tensor, Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -12,11 +12,12 @@ import torch
 from torch import nn
 
 from hetune.variants.errors import VariantError
+from hetune.variants.frontend.dictionaries import is_hetero_conv
 from hetune.variants.frontend.wrapper import ModuleWrapper, unwrapped
 from hetune.variants.runtime.choice import Choice
 from hetune.variants.runtime.compiled import CompiledLayer
 from hetune.variants.runtime.layer_sharing import LayerSharing
-from hetune.variants.runtime.layer_status import ModelReport
+from hetune.variants.runtime.layer_status import LayerStatus, ModelReport
 from hetune.variants.runtime.model_copy import ModelCopy
 from hetune.variants.runtime.model_layers import is_layer, nothing_to_compile
 from hetune.variants.runtime.warm import Progress
@@ -39,33 +40,38 @@ class CompiledModel(ModuleWrapper):
     """
 
     _whole: WholeModel | None
+    _original: nn.Module
 
     def __init__(
         self,
         module: nn.Module,
         compile_layer: CompileLayer,
+        compile_whole: CompileWhole,
         sharing: LayerSharing | None = None,
-        compile_whole: CompileWhole | None = None,
+        is_whole: bool = False,
     ) -> None:
         """Compiles the layers.
 
         Args:
             module: The model.
             compile_layer: Compiles one, which shares something with the others.
-            sharing: What that is.
-            compile_whole: Compiles the model as one program, if that is wanted.
+            compile_whole: Compiles a model as one program.
+            sharing: What layers share.
+            is_whole: Whether the model is one program as well, which runs where it can. Parts that
+                hold a layer for each type of edges are.
 
         Raises:
             InputError: There are no layers that could be compiled.
         """
         super().__init__()
         self._compile_layer, self._sharing = compile_layer, sharing or LayerSharing()
-        self._compiled: dict[nn.Module, CompiledLayer] = {}
+        self._compile_whole = compile_whole
+        self.__dict__["_original"] = module
+        self._compiled: dict[nn.Module, CompiledLayer | CompiledModel] = {}
         self._copy = ModelCopy(module, self._in_place_of)
         if not self.compiled_layers:
             raise nothing_to_compile(module)
-        self._compile_whole = compile_whole
-        whole = self.__dict__["_whole"] = compile_whole(module) if compile_whole else None
+        whole = self.__dict__["_whole"] = compile_whole(module) if is_whole else None
         if whole is not None:
             whole.run_layers_by(self._run_layers)
         self.training = module.training
@@ -80,8 +86,17 @@ class CompiledModel(ModuleWrapper):
     def _in_place_of(self, part: nn.Module) -> nn.Module | None:
         if isinstance(part, ModuleWrapper):
             return part
-        if part not in self._compiled and is_layer(part):
+        if part in self._compiled:
+            return self._compiled[part]
+        if is_layer(part):
             self._compiled[part] = self._compile_layer(part, self._sharing)
+        elif (
+            part is not self._original
+            and is_hetero_conv(part)
+            and any(map(is_layer, part.modules()))
+        ):
+            given = self._compile_layer, self._compile_whole, self._sharing
+            self._compiled[part] = CompiledModel(part, *given, is_whole=True)
         return self._compiled.get(part)
 
     @property
@@ -118,11 +133,29 @@ class CompiledModel(ModuleWrapper):
         Of a model that is compiled whole the model comes first; alone, if it ran as one program.
         """
         self._follow()
-        whole = () if self._whole is None else (self._whole.status(),)
-        if any(model.variant for model in whole):
-            return ModelReport(whole)
-        layers = self.compiled_layers.items()
-        return ModelReport((*whole, *(layer.status(name) for name, layer in layers)))
+        return ModelReport((*self._statuses(""),))
+
+    def _statuses(self, name: str) -> Iterator[LayerStatus]:
+        whole = None if self._whole is None else self._whole.status(name)
+        if whole is not None:
+            yield whole
+        if whole is None or whole.variant is None:
+            for path, part in self._compiled_parts().items():
+                path = f"{name}.{path}" if name else path
+                if isinstance(part, CompiledModel):
+                    yield from part._statuses(path)
+                else:
+                    yield part.status(path)
+
+    def _compiled_parts(self) -> dict[str, CompiledLayer | CompiledModel]:
+        """Layers by name, each once, and models in place of theirs."""
+        found: dict[str, CompiledLayer | CompiledModel] = {}
+        inside: tuple[str, ...] = ()
+        for name, part in self._copy.module.named_modules():
+            if isinstance(part, CompiledLayer | CompiledModel) and not name.startswith(inside):
+                found[name] = part
+                inside = (*inside, f"{name}.") if isinstance(part, CompiledModel) else inside
+        return found
 
     def explain(self, *args: Any, **kwargs: Any) -> dict[str, Choice]:
         """What the layers would run in a call with these arguments, by name, and why.
@@ -162,14 +195,16 @@ class CompiledModel(ModuleWrapper):
                 return {"": visit(self._whole, *args, **kwargs)}
         thread, found = threading.get_ident(), dict[str, _Found]()
 
-        def look(name: str, layer: nn.Module, args: Any, kwargs: Any) -> None:
+        def look(name: str, part: nn.Module, args: Any, kwargs: Any) -> None:
+            layer = part._whole if isinstance(part, CompiledModel) else part
             if threading.get_ident() == thread:
                 with suppress(VariantError):  # the call runs uncompiled
                     found[name] = visit(layer, *args, **kwargs)
 
+        parts: dict[str, nn.Module] = {**self.compiled_layers, **self._compiled_parts()}
         hooks = [
-            layer.register_forward_pre_hook(partial(look, name), with_kwargs=True)
-            for name, layer in self.compiled_layers.items()
+            part.register_forward_pre_hook(partial(look, name), with_kwargs=True)
+            for name, part in parts.items()
         ]
         try:
             with torch.no_grad():
@@ -187,7 +222,16 @@ class CompiledModel(ModuleWrapper):
 
     def _around(self, module: nn.Module) -> CompiledModel:
         sharing = LayerSharing(self._sharing.warned)
-        return CompiledModel(module, self._compile_layer, sharing, self._compile_whole)
+        given = self._compile_layer, self._compile_whole, sharing
+        return CompiledModel(module, *given, is_whole=self._whole is not None)
+
+    def _layers_by_original(self) -> dict[nn.Module, CompiledLayer]:
+        found: dict[nn.Module, CompiledLayer] = {}
+        for original, part in self._compiled.items():
+            found |= (
+                part._layers_by_original() if isinstance(part, CompiledModel) else {original: part}
+            )
+        return found
 
     def extra_repr(self) -> str:
         """How many layers are compiled."""
@@ -207,7 +251,7 @@ def compile_model(
     Raises:
         InputError: There are no layers that could be compiled.
     """
-    before = module._compiled if isinstance(module, CompiledModel) else {}
+    before = module._layers_by_original() if isinstance(module, CompiledModel) else {}
 
     def compiled(part: nn.Module, sharing: LayerSharing) -> CompiledLayer:
         return compile_layer(before.get(part, part), sharing=sharing)
@@ -217,4 +261,5 @@ def compile_model(
         assert isinstance(found, WholeModel)
         return found
 
-    return CompiledModel(unwrapped(module), compiled, compile_whole=whole if is_whole else None)
+    original = unwrapped(module)
+    return CompiledModel(original, compiled, whole, is_whole=is_whole or is_hetero_conv(original))

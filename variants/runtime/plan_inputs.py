@@ -17,11 +17,13 @@ from hetune.variants.program.apply import apply_map
 from hetune.variants.program.interpret import interpret_all
 from hetune.variants.program.nodes import (
     Count,
+    Einsum,
     End,
     Let,
     Map,
     Param,
     Program,
+    Reshape,
     Space,
     Take,
 )
@@ -53,9 +55,19 @@ def weights_of(plan: Plan, values: Mapping[str, Tensor], graph: HeteroGraph) -> 
     found = {p.name: values[p.name].detach() for p in params if p.name in read}
     if plan.weights:
         part = Program(plan.program.name, params, plan.weights, (plan.weights[-1].name,))
-        exact = {p.name: values[p.name].detach().double() for p in params}
+        dtype = torch.float32 if all(map(_only_moves, plan.weights)) else torch.float64
+        exact = {p.name: values[p.name].detach().to(dtype) for p in params}
         found = {**interpret_all(part, exact, graph, wanted=read), **found}
     return {name: materialized(value.float()) for name, value in found.items()}
+
+
+def _only_moves(let: Let) -> bool:
+    """Whether a value has the elements of another one, in another order."""
+    match let.op:
+        case Einsum(spec=spec, args=(_,)):
+            given, made = spec.split("->")
+            return sorted(given) == sorted(made)
+    return isinstance(let.op, Reshape | Take)
 
 
 class TypesRead(NamedTuple):

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.errors import InputError
+from hetune.variants.frontend.dictionaries import are_dictionaries
 from hetune.variants.frontend.model_steps.arguments import CallForm, ModelCall, form_of
 from hetune.variants.frontend.model_steps.cut import cut
+from hetune.variants.frontend.model_steps.of_dictionaries import trace_dictionaries
 from hetune.variants.frontend.model_steps.record import ModelRecorder
 from hetune.variants.frontend.model_steps.steps import ModelSteps, interpret_steps
 from hetune.variants.frontend.pyg_lazy import is_uninitialized
@@ -33,7 +35,8 @@ def trace_model(module: nn.Module, example: Sequence[Any] | None = None) -> Mode
         module: It is taken as in `eval()`, and not changed.
         example: Arguments of a call, in the order of its forward: features float32, an
             ``edge_index`` [2, E] and, of several edge types, an ``edge_type`` [E]. By default those
-            are drawn, as wide as the first layer with a width takes them.
+            are drawn, as wide as the first layer with a width takes them. Or dictionaries of
+            features by type of nodes, and of an ``edge_index`` by type of edges.
 
     Raises:
         InputError: It is no sequence of programs: names the layer or line that is none.
@@ -43,6 +46,8 @@ def trace_model(module: nn.Module, example: Sequence[Any] | None = None) -> Mode
     try:
         if is_uninitialized(plain):
             raise NotTraceable("lazy parameters are not initialized yet: call it once")
+        if example is not None and are_dictionaries(example):
+            return trace_dictionaries(plain, example)
         return _traced(plain, form_of(plain, example))
     except NotTraceable as error:
         raise InputError(f"{name} cannot be served: {error}") from None

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.tracing.dense_rows import as_dense
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.recorder import ProgramRecorder
+from hetune.variants.program.nodes import ALL_EDGES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +73,28 @@ class CallArguments:
             pair = name.removesuffix(SOURCE)
             found[pair] = found.pop(name), found.pop(pair + TARGET, None)
         return found
+
+    def declare(self, recorder: ProgramRecorder) -> None:
+        """Tells what is known of nodes and edges before a layer runs.
+
+        Args:
+            recorder: Has the graph's tensors on its tape.
+        """
+
+    def node_type(self, feature: str) -> str:
+        """Which nodes a feature has rows of, in the recorder's words."""
+        return ALL_EDGES
+
+    def is_of_graph(self, name: str) -> bool:
+        """Whether nothing but the tape may take an argument: the edges."""
+        return name == self.edges
+
+    def check_edges(self) -> None:
+        """Checks what a graph made of the edges does not.
+
+        Raises:
+            GraphError: The edges do not fit the features.
+        """
 
     @property
     def num_edges(self) -> int:

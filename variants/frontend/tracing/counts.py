@@ -62,3 +62,10 @@ for _name in (
     _seen(f"__{_name}__")
 for _name in ("int", "float", "truediv", "rtruediv", "divmod", "rdivmod"):
     _seen(f"__{_name}__", is_plain=True)
+
+
+def same_size(one: int, other: int) -> bool:
+    """Whether two numbers come from the same place, where a tape knows that, or else are equal."""
+    if isinstance(one, TracedSize) and isinstance(other, TracedSize):
+        return one.slot == other.slot
+    return int.__int__(one) == int.__int__(other)

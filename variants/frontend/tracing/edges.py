@@ -30,6 +30,8 @@ def gathered(at: Interpreter, x: Tensor, dim: int, index: Tensor) -> RowValue:
     if is_rows(index) or index.dtype not in (torch.int64, torch.int32) or index.dim() != 1:
         raise NotTraceable("rows are indexed by something else than an end of the edges")
     end, group = at.recorder.end_of(index)
+    if space is Space.NODE:
+        at.recorder.check_nodes(group, end, at.recorder.types[found.name].group)
     if space is Space.SRC_PAIR:
         at.recorder.source_ends.add(end)
         end = End.NONE
@@ -113,11 +115,12 @@ def _reduced(
     if not is_neutral or (fn in ("max", "min") and include_self):
         raise NotTraceable("rows are scattered into a tensor that is not new: add it afterwards")
     dim = dim % into.dim()
-    nodes = at.recorder.counts[Space.NODE]
-    if into.shape[dim] != nodes:
-        raise NotTraceable(f"edges are scattered to {into.shape[dim]} rows, not to {nodes} nodes")
-    at.tape.check_extent(into, dim, nodes)
+    counts = [*at.recorder.node_counts.values()] or [at.recorder.counts[Space.NODE]]
+    if all(into.shape[dim] != nodes for nodes in counts):
+        known = " or ".join(map(str, counts))
+        raise NotTraceable(f"edges are scattered to {into.shape[dim]} rows, not to {known} nodes")
     end, group = at.recorder.end_of(index)
+    at.tape.check_extent(into, dim, at.recorder.scattered_to(group, end, into, dim))
     shape = (*into.shape[:dim], len(index), *into.shape[dim + 1 :])
     found = _edge_rows(at, src, shape)
     if found.axis != dim:

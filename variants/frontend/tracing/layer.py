@@ -49,6 +49,9 @@ class Traced:
         recording: How the last four follow from the call's arguments.
         output: What the layer gives, of the program's results: see `tail`.
         joined: Values that it is made of and that have others side by side.
+        rows: Names of the arguments that a feature has the rows of, one after the other.
+        node_types: Types of nodes that have rows of their own, in the order of these.
+        places: Which of them values that it is made of have rows of, for each of their parts.
     """
 
     program: Program
@@ -63,6 +66,9 @@ class Traced:
     recording: Recording
     output: Any
     joined: Mapping[str, tuple[str, ...]]
+    rows: Mapping[str, tuple[str, ...]]
+    node_types: tuple[str, ...]
+    places: Mapping[str, tuple[int, ...]]
 
     def result(
         self,
@@ -83,8 +89,15 @@ class Traced:
         """
         if self.result_shape is not None:
             return found[self.program.result].reshape(num_nodes, *self.result_shape)
+        counts = [given[kind].shape[0] for kind in self.node_types]
+
+        def part(name: str, number: int, of: str) -> Tensor:
+            return (
+                torch.split(found[name], counts)[self.places[of][number]] if counts else found[name]
+            )
+
         whole = {
-            name: torch.cat([found[part] for part in parts], -1)
+            name: torch.cat([part(own, i, name) for i, own in enumerate(parts)], -1)
             for name, parts in self.joined.items()
         }
         return finished(self.output, parameters, {**found, **whole}, given, of_graph, num_nodes)
@@ -109,6 +122,8 @@ class Traced:
                 num_targets=num_nodes,
                 num_etypes=self.num_etypes,
             )
+        if self.node_types and ntype is not None:
+            num_nodes = len(ntype.index)
         return HeteroGraph(
             self.src,
             self.dst,
@@ -146,6 +161,8 @@ class Traced:
             them.
         """
         src, dst = rows["src"], rows["dst"]
+        if self.node_types:
+            num_nodes = len(rows[_types_name(Space.NODE)])
         counts = {Space.NODE: num_nodes, Space.EDGE: len(src)}
         if num_sources is not None:
             counts[Space.SOURCE] = num_sources
@@ -190,13 +207,16 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
     counts = arguments.num_nodes, arguments.num_edges, arguments.num_sources
     tape = Tape(of_graph, *counts)
     recorder = ProgramRecorder(tape)
-    others = {name: value for name, value in given.items() if name != arguments.edges}
+    others = {name: value for name, value in given.items() if not arguments.is_of_graph(name)}
     interpreter = Interpreter(recorder, arguments.num_edges, others)
+    with tape:
+        arguments.declare(recorder)
     if arguments.edge_features:
         recorder.count_edges(given[arguments.edges], 1)
     for name, space in spaces.items():
         value = given[name]
-        whole = recorder.feature(name, Type(space, tuple(value.shape[1:])))
+        type_ = Type(space, tuple(value.shape[1:]), arguments.node_type(name))
+        whole = recorder.feature(name, type_)
         if space is Space.SOURCE:
             recorder.counts[Space.SRC_PAIR] = tape.sizes[0]
             whole = recorder.emit(Take(whole, Space.SRC_PAIR, End.SRC), f"{name}_with_edges")
@@ -264,7 +284,8 @@ def on_symbols(
 
 def _traced(name: str, recorder: ProgramRecorder, result: Any, arguments: CallArguments) -> Traced:
     shape, output, of_graph = None, None, list[Tensor]()
-    if is_rows(result) and result.meaning.axis == 0 and recorder.is_of_nodes(result.meaning.name):
+    is_whole = is_rows(result) and result.meaning.axis == 0 and not recorder.node_counts
+    if is_whole and recorder.is_of_nodes(result.meaning.name):
         shape = tuple(result.shape[1:])
         results = [recorder.emit(Reshape(result.meaning.name, (math.prod(shape),)), "out")]
     else:
@@ -277,10 +298,16 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any, arguments: CallAr
     if arguments.sources:
         recorder.check_sources()
     found = rolled_up(recorder, results)
-    whole = _program(name, found, tuple(found.names[result] for result in results))
+    names = found.names
+    whole = _program(name, found, tuple(new for result in results for new in names[result]))
     program, joined = with_parts_of_results(whole)
-    if joined or any(new != old for old, new in found.names.items()):
-        joined = {old: joined.get(new, (new,)) for old, new in found.names.items()}
+    parts = {new: joined.get(new, (new,)) for own in names.values() for new in own}
+    if joined or found.node_types or any(own != (old,) for old, own in names.items()):
+        joined = {old: tuple(p for new in own for p in parts[new]) for old, own in names.items()}
+    places = {
+        old: tuple(place for new, place in zip(names[old], own, strict=True) for _ in parts[new])
+        for old, own in found.places.items()
+    }
     if any(len(parts) > 1 for parts in joined.values()) and shape is not None:
         output, shape = rows(RowValue(results[0], 0), tuple(result.shape)), None
     used = {param.name for param in program.params}
@@ -291,7 +318,10 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any, arguments: CallAr
     recorded |= {_returned_name(i): tensor for i, tensor in enumerate(returned)}
     recording = recorder.tape.recording({**constants, **recorded, "src": src, "dst": dst})
     of_edges = returned, arguments.edge_features, src, dst, kinds
-    return Traced(program, shape, weights, constants, *of_edges, recording, output, joined)
+    given = (*arguments.features, *arguments.sources, *arguments.edge_features)
+    rows_of = {name: found.rows.get(name, (name,)) for name in {*given, *found.rows}}
+    typed = rows_of, found.node_types, places
+    return Traced(program, shape, weights, constants, *of_edges, recording, output, joined, *typed)
 
 
 def _types_name(space: Space) -> str:

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from hetune.variants.frontend.tracing.expressions import Expression, called
-from hetune.variants.frontend.tracing.recorder import ProgramRecorder
+from hetune.variants.frontend.tracing.recorder import EdgeSet, ProgramRecorder
 from hetune.variants.program.builder import Builder
 from hetune.variants.program.nodes import Count, End, Map, Param, Space, Take, Type
+
+COPY = "#"
+"""What names of types have a number after whose nodes are there once more."""
 
 
 class Unlike(Exception):  # noqa: N818  # never leaves the tracer: an answer, not an error
     """What a loop computes of parts of the edges is not the same, or not added up."""
+
+
+Names = tuple[str | None, ...]
+"""Values of a recorder, one for each set of edges or type of nodes; None: nobody reads that one."""
+
+
+def known(names: Iterable[str | None]) -> list[str]:
+    """Those that are read."""
+    return [name for name in names if name is not None]
 
 
 class LoopParams(Builder):
@@ -22,23 +36,35 @@ class LoopParams(Builder):
 
     Args:
         recorder: What the loop gave.
+        sets: The sets of edges.
         dst: The destinations of each set's edges.
+        types: The types of nodes.
 
     Attributes:
+        node_types: The types of nodes, in the order of their rows.
         given: Parameters by name.
         weights: What each weight is.
         constants: What follows from the graph alone.
+        rows: Names of the recorder's features that a feature has the rows of, by type of nodes.
     """
 
-    def __init__(self, recorder: ProgramRecorder, dst: list[Tensor]) -> None:
+    def __init__(
+        self,
+        recorder: ProgramRecorder,
+        sets: Sequence[EdgeSet],
+        dst: list[Tensor],
+        types: Sequence[str],
+    ) -> None:
         super().__init__(())
         self._recorder, self._dst = recorder, dst
         self._old_types = dict(recorder.types)
-        self._sets = [edges.group for edges in recorder.sets]
+        self._sets = [edges.group for edges in sets]
+        self.node_types = [*types]
         self._alone: str | None = None
         self.given: dict[str, Param] = {}
         self.weights: dict[str, Expression] = {}
         self.constants: dict[str, Tensor] = {}
+        self.rows: dict[str, tuple[str, ...]] = {}
 
     def _new_param(self, hint: str, type_: Type, role: str) -> str:
         name, copy = hint, 1
@@ -69,32 +95,75 @@ class LoopParams(Builder):
             self.types[name] = type_
         return name
 
-    def _weight(self, names: tuple[str, ...]) -> str:
-        """The weight by type that has each set's."""
-        if len({*names}) == 1:
-            return self._param(names[0])
-        shapes = {self._old_types[name].shape for name in names}
+    def _param_by_type(self, names: Names) -> str:
+        """The parameter that has each type's rows."""
+        first = known(names)[0]
+        if self._old_types[first].space is Space.SHARED:
+            return self._weight(names, Space.NTYPE)
+        if not self._recorder.node_counts:
+            return self._param(first)
+        for name, by_type in self._recorder.dictionaries.items():
+            if first in by_type.values():
+                return self._dictionary(name, by_type, names)
+        if None in names or any(name not in self._recorder.constants for name in known(names)):
+            raise Unlike
+        shape = self._old_types[first].shape
+        with self._recorder.tape:
+            rows = torch.cat([self._recorder.constants[name] for name in known(names)])
+        name = self._new_param("node_constants", Type(Space.NODE, shape), "constant")
+        self.constants[name] = rows
+        return name
+
+    def _dictionary(self, name: str, by_type: Mapping[str, str], names: Names) -> str:
+        """The rows of all nodes, of a feature that each type of nodes has."""
+        parts = [by_type[kind.partition(COPY)[0]] for kind in self.node_types]
+        if any(one not in (None, other) for one, other in zip(names, parts, strict=True)):
+            raise Unlike
+        shapes = {self._old_types[part].shape for part in parts}
+        if len(shapes) > 1:
+            widths = ", ".join(str(math.prod(shape)) for shape in sorted(shapes))
+            raise Unlike(f"types of nodes have {widths} features: of one width they are a program")
+        if name not in self.given:
+            self._new_param(name, Type(Space.NODE, shapes.pop()), "feature")
+            self.rows[name] = tuple(parts)
+        return name
+
+    def _weight(self, names: Names, space: Space = Space.ETYPE) -> str:
+        """The weight by type that has each set's, or each type's."""
+        found = known(names)
+        if len({*found}) == 1:
+            return self._param(found[0])
+        shapes = {self._old_types[name].shape for name in found}
         if len(shapes) > 1:
             raise Unlike
-        return self._stack([self._recorder.weights[name] for name in names], shapes.pop())
+        weights = self._recorder.weights
+        if any(name not in weights for name in found):
+            raise Unlike
+        unread = called(torch.zeros_like, (weights[found[0]],), {})
+        each = [unread if name is None else weights[name] for name in names]
+        return self._stack(each, shapes.pop(), space)
 
-    def _stack(self, found: list[Expression], shape: tuple[int, ...]) -> str:
+    def _stack(
+        self, found: list[Expression], shape: tuple[int, ...], space: Space = Space.ETYPE
+    ) -> str:
         whole = called(torch.stack, (found,), {})
-        for name, known in self.weights.items():
-            if known.key == whole.key:
+        for name, weight in self.weights.items():
+            if weight.key == whole.key and self.types[name].space is space:
                 return name
         hint = re.sub(r"\W", "_", f"{found[0].hint}_by_type".removeprefix("_"))
-        name = self._new_param(hint, Type(Space.ETYPE, shape), "weight")
+        name = self._new_param(hint, Type(space, shape), "weight")
         self.weights[name] = whole
         return name
 
-    def _constants(self, names: tuple[str, ...]) -> str:
+    def _constants(self, names: Names) -> str:
         """Constants of each set's edges, put one after the other."""
-        types = {self._old_types[name].shape for name in names}
+        some = known(names)
+        types = {self._old_types[name].shape for name in some}
         if len(types) > 1:
             raise Unlike
         with self._recorder.tape:
-            rows = torch.cat([self._of_set(i, name) for i, name in enumerate(names)])
+            each = [self._of_set(i, name or some[0]) for i, name in enumerate(names)]
+            rows = torch.cat(each)
         name = self._new_param("edge_constants", Type(Space.EDGE, types.pop()), "constant")
         self.constants[name] = rows
         return name
@@ -107,24 +176,24 @@ class LoopParams(Builder):
         zeros = torch.zeros_like(dst, dtype=given.dtype)
         return zeros.reshape(-1, *[1] * (given.dim() - 1)).expand(-1, *given.shape[1:])
 
-    def _constants_of_nodes(self, names: tuple[str, ...], space: Space, end: End) -> str:
+    def _constants_of_nodes(self, names: Names, space: Space, end: End) -> str:
         """Constants of nodes, of each set's own; shares of a mean as the mean's."""
         if end is End.DST and (share := self._share(names)) is not None:
             return share if space is Space.DST_PAIR else self.emit(Take(share, space), "share")
-        if space is not Space.EDGE or end is not End.DST:
+        if space is not Space.EDGE or end is not End.DST or None in names:
             raise Unlike
-        shape = self._old_types[names[0]].shape
+        shape = self._old_types[known(names)[0]].shape
         with self._recorder.tape:
-            pairs = zip(names, self._dst, strict=True)
+            pairs = zip(known(names), self._dst, strict=True)
             rows = torch.cat([self._recorder.constants[n].index_select(0, d) for n, d in pairs])
         name = self._new_param("edge_constants", Type(Space.EDGE, shape), "constant")
         self.constants[name] = rows
         return name
 
-    def _share(self, names: tuple[str, ...]) -> str | None:
+    def _share(self, names: Names) -> str | None:
         with self._recorder.tape:
             for group, name, dst in zip(self._sets, names, self._dst, strict=True):
-                if self._alone not in (None, group):
+                if self._alone not in (None, group) or name is None:
                     continue
                 given = self._recorder.constants[name]
                 ones = torch.ones_like(dst, dtype=given.dtype)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from hetune.variants.errors import ProgramError
-from hetune.variants.frontend.tracing.counts import TracedSize
+from hetune.variants.frontend.tracing.counts import TracedSize, same_size
 from hetune.variants.frontend.tracing.expressions import Expression, called
 from hetune.variants.frontend.tracing.not_traceable import (
     LocatedNotTraceable,
@@ -76,10 +77,17 @@ class ProgramRecorder:
         sets: The edges, as many sets as are met.
         source_ends: Ends at which edges read sources, where these are other nodes.
         kinds: The type of each edge, and of each node, where weights have a row for each type.
+        node_counts: Rows of nodes of each type, where types have rows of their own.
+        dictionaries: The features of each type's nodes by type, for each dictionary of features.
+        keeps_apart: Whether rows that are stacked are several edge types' results.
     """
 
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
+        self.node_counts: dict[str, int] = {}
+        self.dictionaries: dict[str, dict[str, str]] = {}
+        self.keeps_apart = False
+        self._ends: dict[tuple[str, End], str] = {}
         self.counts: dict[Space, int] = {Space.NODE: tape.rows[0]}
         self.types: dict[str, Type] = {}
         self.lets: list[Let] = []
@@ -172,6 +180,9 @@ class ProgramRecorder:
                 type_ = infer(op, self.types)
             except ProgramError as error:
                 raise NotTraceable(f"{show_op(op)}: {error}") from None
+            if isinstance(op, Reduce) and op.space is Space.NODE:
+                group = self.nodes_at(self.types[op.x].group, op.end)
+                type_ = replace(type_, group=group or ALL_EDGES)
             name = self._new_name(hint)
             self.types[name] = type_
             self.lets.append(Let(name, type_, op))
@@ -200,12 +211,46 @@ class ProgramRecorder:
         edges.ends.append(index)
         return _ENDS[len(edges.ends) - 1], edges.group
 
+    def declare(self, edges: Sequence[Tensor], ends: tuple[str, str]) -> None:
+        """Edges from nodes of one type to those of another, before any are met.
+
+        Args:
+            edges: The index of each edge at either end.
+            ends: Types of nodes there.
+        """
+        found = self._new_set(edges[0])
+        found.ends.extend(edges)
+        self._ends |= {(found.group, end): nodes for end, nodes in zip(_ENDS, ends, strict=True)}
+
+    def nodes_at(self, group: str, end: End) -> str | None:
+        """The type of the nodes at an end of edges, where it is known."""
+        return self._ends.get((group, end))
+
+    def check_nodes(self, group: str, end: End, nodes: str) -> None:
+        """Checks that an end of edges has nodes of a type."""
+        if self._ends.setdefault((group, end), nodes) != nodes:
+            raise NotTraceable("rows of nodes of one type are read at edges of another one")
+
+    def scattered_to(self, group: str, end: End, into: Tensor, axis: int) -> int:
+        """The number of nodes that edges are reduced to, at an end that is new to them or known."""
+        if not self.node_counts:
+            return self.counts[Space.NODE]
+        if (known := self.nodes_at(group, end)) is None:
+            rows = self.tape.extent(into, axis)
+            found = [name for name, count in self.node_counts.items() if same_size(count, rows)]
+            if len(found) != 1:
+                raise NotTraceable("it is not known which type of nodes edges are scattered to")
+            known = self._ends[group, end] = found[0]
+        return self.node_counts[known]
+
     def count_edges(self, rows: Tensor, axis: int = 0) -> int:
         """How many edges there are; if none were met so far, as many as these rows."""
         return (self.sets[-1] if self.sets else self._new_set(rows, axis)).count
 
     def count_of(self, type_: Type) -> int:
         """How many rows values of a type have."""
+        if type_.space is Space.NODE:
+            return self.node_counts.get(type_.group, self.counts[Space.NODE])
         if type_.space is not Space.EDGE:
             return self.counts[type_.space]
         found = (edges.count for edges in self.sets if edges.group == type_.group)

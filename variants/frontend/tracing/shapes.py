@@ -121,6 +121,8 @@ def _side_by_side(at: Interpreter, names: list[str]) -> str:
 @handles("stack")
 def _stack(at: Interpreter, shape: Shape, tensors: Sequence[Tensor], dim: int = 0) -> RowValue:
     dim = dim + len(shape) if dim < 0 else dim
+    if at.recorder.keeps_apart:
+        raise NotTraceable("what edges of each type add up to is compared after the program")
     return rows_of(torch.cat([tensor.unsqueeze(dim) for tensor in tensors], dim))
 
 

@@ -158,14 +158,13 @@ def interpreted(traced: Traced, module: nn.Module, arguments: CallArguments) -> 
     """
     graph = traced.graph(arguments.num_nodes, arguments.num_sources)
     parameters = live_parameters_of(module)
-    features = (*arguments.features, *arguments.sources, *traced.edge_features)
-    values = {name: arguments.values[name] for name in features}
+    given = arguments.values
+    values = {name: torch.cat([given[n] for n in parts]) for name, parts in traced.rows.items()}
     values |= {name: rows.double() for name, rows in traced.constants.items()}
     values |= weights_of(traced, parameters)
     results = interpret_results(traced.program, values, graph)
     values |= zip(traced.program.results, results, strict=True)
-    given = arguments.values, traced.of_graph, arguments.num_nodes
-    return traced.result(values, parameters, *given)
+    return traced.result(values, parameters, given, traced.of_graph, arguments.num_nodes)
 
 
 def gradient_refusal(module: nn.Module, arguments: CallArguments) -> str | None:
