@@ -35,7 +35,7 @@ _MOST_ALONE = 4
 """Sets of edges of which each may be added up alone: that reads all edges."""
 
 
-class Loop(LoopTerms):
+class TracedLoop(LoopTerms):
     """The values of the loop's program so far. Names are of the recorder's values, unless said."""
 
     # --- values of nodes ------------------------------------------------------------------

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from hetune.variants.errors import ProgramError
 from hetune.variants.frontend.tracing.expressions import Expression
-from hetune.variants.frontend.tracing.loop import Loop
+from hetune.variants.frontend.tracing.loop import TracedLoop
 from hetune.variants.frontend.tracing.loop_params import COPY, Unlike, known
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.recorder import EdgeSet, ProgramRecorder, RowTypes
@@ -94,7 +94,7 @@ def rolled_up(recorder: ProgramRecorder, results: Sequence[str]) -> RolledUp:
         src, dst = (torch.cat([both[i] for both in ends]) for i in range(2))
         etype = torch.cat([torch.full_like(both[0], i) for i, both in enumerate(ends)])
     kinds = {**recorder.kinds, Space.EDGE: RowTypes(etype, len(ends))}
-    loop = Loop(recorder, lets, recorder.sets, [dst for _, dst in ends])
+    loop = TracedLoop(recorder, lets, recorder.sets, [dst for _, dst in ends])
     try:
         found = {name: (loop.of_types((name,)),) for name in results}
     except (ProgramError, Unlike):
@@ -111,7 +111,9 @@ def _of_types(recorder: ProgramRecorder, lets: list[Let], results: Sequence[str]
         raise NotTraceable(_NOT_ALIKE)
     local = [_ends(recorder, edges) for edges in sets]
     ends = {edges.group: _node_types(recorder, edges) for edges in sets}
-    loop = Loop(recorder, body, sets, [dst for _, dst in local], [*recorder.node_counts], ends)
+    loop = TracedLoop(
+        recorder, body, sets, [dst for _, dst in local], [*recorder.node_counts], ends
+    )
     parts = {name: loop.side_by_side(name) for name in results}
     vectors, place = loop.by_place([*dict.fromkeys(itertools.chain(*parts.values()))])
     found: dict[str, str] = {}
@@ -141,7 +143,7 @@ def _of_types(recorder: ProgramRecorder, lets: list[Let], results: Sequence[str]
 _NOT_ALIKE = "its types of edges or of nodes are not all treated alike, and added up"
 
 
-def _params_and_lets(loop: Loop) -> tuple[tuple[Param, ...], list[Let]]:
+def _params_and_lets(loop: TracedLoop) -> tuple[tuple[Param, ...], list[Let]]:
     lets = [Let(name, loop.types[name], op) for name, op in loop.ops.items()]
     return (*loop.given.values(),), lets
 
