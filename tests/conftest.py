@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.full import examples
 
 # Triton looks when it is imported, and PyG imports it.
 os.environ["TRITON_INTERPRET"] = "1"
@@ -20,12 +19,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 # On a busy machine any example may take long.
-settings.register_profile(
-    "hetune",
-    deadline=None,
-    max_examples=examples(100),
-    suppress_health_check=[HealthCheck.too_slow],
-)
+settings.register_profile("hetune", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("hetune")
 
 

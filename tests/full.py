@@ -20,10 +20,5 @@ def every(step: int, cases: Iterable[T], first: int = 0) -> list[T]:
     return found if FULL else found[first % min(step, len(found)) :: step]
 
 
-def examples(most: int) -> int:
-    """How many examples a property is tried with: a third, or with HETUNE_FULL_MATRIX=1 all."""
-    return most if FULL else most // 3
-
-
 whole = pytest.mark.skipif(not FULL, reason="a whole benchmark: `make test-full` runs it")
 """Benchmarks that start one service, or copy of the checkout, after the other."""

@@ -9,8 +9,8 @@ from fastapi.responses import RedirectResponse
 
 from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.pages.access import HOME, LOGIN, local
-from hetune.service.pages.attempts import Attempts
 from hetune.service.pages.forms import read_form
+from hetune.service.pages.login_rate_limit import LoginRateLimit
 from hetune.service.pages.overview import overview_of
 from hetune.service.pages.render import MEDIA_TYPES, THEME_COOKIE, THEMES, page, static
 from hetune.service.pages.sessions import COOKIE, SECONDS, Sessions
@@ -26,7 +26,7 @@ _STATIC_HEADERS = {
 def router(work: Dispatcher, sessions: Sessions) -> APIRouter:
     """The routes."""
     routes = APIRouter(include_in_schema=False)
-    service, attempts = work.service, Attempts()
+    service, attempts = work.service, LoginRateLimit()
 
     @routes.get(HOME)
     async def overview(request: Request) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.full import examples
+from tests.full import FULL
 
 from hetune.variants.testing.conformance import check_variants
 from hetune.variants.testing.strategies import graphs
@@ -15,14 +15,14 @@ from .covering import each_plan
 from .test_awkward import SHAPES
 
 
-@pytest.mark.parametrize(("backend", "most"), [("torch", 15), ("cpp", 80)])
+@pytest.mark.parametrize(("backend", "examples"), [("torch", 15), ("cpp", 80)])
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape[0])
-def test_random_graphs(shape, backend, most, compile_ahead):
+def test_random_graphs(shape, backend, examples, compile_ahead):
     if backend == "cpp":
         compile_ahead([shape])
 
     @settings(
-        max_examples=examples(most),
+        max_examples=examples if FULL else examples // 2,
         deadline=None,
         derandomize=True,
         suppress_health_check=list(HealthCheck),

@@ -11,7 +11,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from scipy import stats
-from tests.full import examples
 
 from hetune.costmodel.features import graph_native
 from hetune.costmodel.features.graph import CACHED_ROWS, NAMES, graph_features, missing_share
@@ -170,7 +169,7 @@ def test_features_are_what_the_page_defines(implementation, graph):
     assert features_of(implementation, graph) == pytest.approx(defined, rel=1e-9, abs=1e-12)
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(graphs())
 def test_features_of_any_small_graph(graph):
     native = features_of(graph_native, graph)

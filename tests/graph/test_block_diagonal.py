@@ -4,7 +4,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.full import examples
 
 from hetune.variants.errors import GraphError
 from hetune.variants.graph.block_diagonal import block_diagonal
@@ -68,7 +67,7 @@ def test_graphs_of_all_sizes():
     )
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(graphs(), st.integers(1, 3))
 def test_drawn(graph, count):
     check([graph] * count)

@@ -5,7 +5,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.full import examples
 
 from hetune.variants.errors import GraphError
 from hetune.variants.graph import edited, from_edge_index_dict
@@ -80,7 +79,7 @@ def expected(there: list[Edge], gone: list[Edge], come: list[Edge], parallel: st
     return left + sorted(come, key=lambda edge: edge[0])
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(edits())
 def test_edges_that_are_left_and_come(edit) -> None:
     graph, gone, come, add_nodes, parallel = edit

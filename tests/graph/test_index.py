@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.full import examples
 
 from hetune.variants.errors import CompileError, GraphError, InputError
 from hetune.variants.graph import index_native
@@ -164,14 +163,14 @@ def check_groups(groups: RowGroups, etype: torch.Tensor) -> None:
     assert groups.num_blocks == groups.block_ptr.numel() - 1
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(graphs)
 def test_definitions(graph: HeteroGraph) -> None:
     check_against_plain_python(graph, None)
     check_against_plain_python(graph, subset(graph))
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(graphs)
 def test_numpy_equals_native(graph: HeteroGraph) -> None:
     assert_numpy_equals_native(graph, None)

@@ -4,7 +4,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.full import examples
 
 import hetune
 from hetune.variants.errors import InputError
@@ -45,7 +44,7 @@ def check_definition(
         needed = set(nodes)
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_definition(data: st.DataObject) -> None:
     graph = data.draw(graphs())

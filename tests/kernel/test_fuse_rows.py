@@ -5,7 +5,6 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.full import examples
 
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.functions import relu
@@ -176,7 +175,7 @@ def test_it_computes_the_same(name):
     check_same(before, after)
 
 
-@settings(deadline=None, max_examples=examples(150))
+@settings(deadline=None, max_examples=150)
 @given(st.integers(0, 2**32 - 1))
 def test_random_products_with_walks(seed):
     before = random_rows(seed)

@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.full import examples
 
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
@@ -472,7 +471,7 @@ def random_graph(rng):
     return HeteroGraph(src, dst, etype, ntype, num_etypes=etypes, num_ntypes=2)
 
 
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=200)
 @given(st.integers(0, 2**32 - 1))
 def test_random_launches_against_a_naive_loop(seed):
     rng = np.random.default_rng(seed)

@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.full import examples
 
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
@@ -211,7 +210,7 @@ def test_buffer_text(buffer, text):
     assert parse(show(launch)) == launch
 
 
-@settings(deadline=None, max_examples=examples(150))
+@settings(deadline=None, max_examples=150)
 @given(st.integers(0, 2**32 - 1))
 def test_round_trip_of_random_launches(seed):
     launch = random_launch(seed)

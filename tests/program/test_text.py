@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.full import examples
+from tests.full import FULL
 
 from hetune.variants.errors import ProgramError
 from hetune.variants.program.functions import FOLDS, MAP_ARITY, REDUCTIONS
@@ -172,6 +172,6 @@ programs = st.builds(
 
 
 @given(programs)
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=150 if FULL else 50, deadline=None)
 def test_parse_reads_what_show_prints(program):
     assert parse(show(program)) == program

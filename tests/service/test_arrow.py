@@ -13,7 +13,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.full import examples
 
 import hetune
 from hetune.service.core.formats.arrow_stream import MEDIA_TYPE, check, opened
@@ -329,7 +328,7 @@ def place(tmp_path_factory):
     return tmp_path_factory.mktemp("streams") / "stream"
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_no_bytes_break_it(place, data):
     content = bytearray(data.draw(st.sampled_from([WHOLE, PACKED])))

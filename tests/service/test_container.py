@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import SafetensorError
 from safetensors.torch import load, save
-from tests.full import examples
 
 from hetune.service.core.formats.container import DTYPES, tensors_in
 from hetune.variants.errors import MalformedError
@@ -91,7 +90,7 @@ def test_what_is_no_container(content, reason):
         tensors_in(content)
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_no_bytes_break_it_and_what_the_library_refuses_is_refused(data):
     content = bytearray(WHOLE)

@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.full import examples
 
 from hetune.errors import HetuneError, InputError, MalformedError, TooLargeError
 from hetune.service.core.formats.documents import parse
@@ -173,7 +172,7 @@ def test_an_input_without_axes_is_refused(models):
         inputs_of(models.get("scalar"), graph, torch.ones(1, 4), {"w": torch.tensor(1.0)})
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[*HealthCheck])
+@settings(max_examples=60, deadline=None, suppress_health_check=[*HealthCheck])
 @given(seed=st.integers(0, 2**32))
 def test_mutated_programs_are_refused_or_are_programs(models, seed):
     draw = random.Random(seed)

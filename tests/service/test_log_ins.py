@@ -6,7 +6,7 @@ import pytest
 from hetune.service.core.keys.access import SHORTEST, weakness
 from hetune.service.core.keys.keys import FILE, Keys
 from hetune.service.core.keys.scopes import KeyScope
-from hetune.service.pages.attempts import MOST, SECONDS, Attempts
+from hetune.service.pages.login_rate_limit import MOST, SECONDS, LoginRateLimit
 from hetune.service.pages.sessions import Sessions
 from hetune.service.server.app import application
 from hetune.variants.errors import BusyError
@@ -57,7 +57,7 @@ def test_only_so_many_log_ins_a_minute(service):
 )
 def test_they_are_counted_by_address(first, second, is_one):
     now = [0.0]
-    attempts = Attempts(lambda: now[0])
+    attempts = LoginRateLimit(lambda: now[0])
     for _ in range(MOST):
         attempts.record({"client": (first, 1)})
     if is_one:

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs.rows import Rows
-from hetune.service.core.models.copies import Copies
 from hetune.service.core.models.device import ComputeDevice, GpuDevice, Usage
+from hetune.service.core.models.device_copies import DeviceCopies
 from hetune.service.core.models.epilogue import Epilogue
 from hetune.variants.backends.base import Backend
 from hetune.variants.backends.triton.driver import DriverError
@@ -83,9 +83,9 @@ class Engine:
         if most_bytes is None and usage is not None:
             most_bytes = int(_USED * usage.total)
         self.most_bytes = None if self.device.is_host else most_bytes
-        self.copies: Copies | None = None
+        self.copies: DeviceCopies | None = None
         if self.most_bytes is not None:
-            self.copies = Copies(self.device.place, self.most_bytes // _GRAPHS)
+            self.copies = DeviceCopies(self.device.place, self.most_bytes // _GRAPHS)
 
     @classmethod
     def on(

@@ -20,8 +20,8 @@ from hetune.service.http.oip.inputs import ADVICE, inputs_of, nodes_of
 from hetune.service.http.oip.outputs import write_answer
 from hetune.service.http.oip.request import ProtocolRequest, read_request
 from hetune.service.http.oip.statistics import Laps, Statistics
-from hetune.service.http.pieces import PiecesResponse
 from hetune.service.http.schema import BYTES, Responses, holds
+from hetune.service.http.streaming_response import PiecesResponse
 from hetune.variants.graph.hetero import HeteroGraph
 
 BINARY_TYPE = "application/octet-stream"

@@ -19,7 +19,6 @@ from hetune.service.core.service import Service
 from hetune.service.http.body import JSON_TYPE, Media, limit_of, media_of
 from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.parameters import MODEL_REFERENCE, ModelReference
-from hetune.service.http.pieces import PiecesResponse
 from hetune.service.http.routes.requests import (
     InferDocument,
     SelectDocument,
@@ -28,6 +27,7 @@ from hetune.service.http.routes.requests import (
     read_select,
 )
 from hetune.service.http.schema import gives, takes
+from hetune.service.http.streaming_response import PiecesResponse
 from hetune.variants.errors import InputError
 
 INFER = "/v1/models/{name}/infer"

@@ -2,7 +2,7 @@
 
 Variants share kernels, launch by launch and under other names: of thousands some hundreds differ,
 and half of these in numbers alone (sizes of tiles, widths, warps). Of those that differ only so one
-is compiled, and of these one in eight, for one of two generations in turn; with
+is compiled, and of these one in twelve, for one of two generations in turn; with
 HETUNE_FULL_MATRIX=1 all are, for both.
 """
 
@@ -47,13 +47,13 @@ def joined(units: Iterable[TritonUnit]) -> TritonUnit:
 
 
 def in_turn(functions: Iterable[TritonFunction], turn: int) -> tuple[TritonFunction, ...]:
-    """A sixteenth of those that differ by more than numbers; of each kind another number's."""
+    """One in 24 of those that differ by more than numbers; of each kind another number's."""
     kinds: dict[str, list[TritonFunction]] = {}
     for function in functions:
         printed = print_unit(TritonUnit("", (), (replace(function, name="kernel"),)))
         kinds.setdefault(re.sub(r"\d+", "0", printed), []).append(function)
     members = [each[place % len(each)] for place, each in enumerate(kinds.values())]
-    return tuple(members[turn :: 8 * len(CAPABILITIES)])
+    return tuple(members[turn :: 12 * len(CAPABILITIES)])
 
 
 @pytest.mark.slow

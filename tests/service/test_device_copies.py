@@ -14,8 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import hetune
 from hetune.service.core.graphs.graphs import indexed_bytes
 from hetune.service.core.inference import layer_run
-from hetune.service.core.models.copies import Copies
 from hetune.service.core.models.device import GpuDevice
+from hetune.service.core.models.device_copies import DeviceCopies
 from hetune.service.core.models.engine import Engine
 from hetune.variants.errors import TooLargeError
 from hetune.variants.graph import reach
@@ -47,7 +47,7 @@ def graphs(count):
 
 
 def test_a_copy_goes_with_its_graph(device):
-    copies = Copies(device.place, 1 << 30)
+    copies = DeviceCopies(device.place, 1 << 30)
     graph = tiny_graph()
     assert copies.of(graph) is copies.of(graph)
     assert copies.nbytes == indexed_bytes(graph)
@@ -60,7 +60,7 @@ def test_a_copy_goes_with_its_graph(device):
 def test_over_the_limit_the_copy_used_longest_ago_goes(device):
     first, second, third = graphs(3)
     size = max(map(indexed_bytes, (first, second, third)))
-    copies = Copies(device.place, 2 * size)
+    copies = DeviceCopies(device.place, 2 * size)
     kept = copies.of(first)
     copies.of(second)
     assert copies.of(first) is kept
@@ -74,14 +74,14 @@ def test_over_the_limit_the_copy_used_longest_ago_goes(device):
 
 def test_a_graph_over_the_limit_is_refused_before_it_is_copied(device):
     graph = tiny_graph()
-    copies = Copies(device.place, indexed_bytes(graph) - 1)
+    copies = DeviceCopies(device.place, indexed_bytes(graph) - 1)
     with pytest.raises(TooLargeError, match="for a graph on the device"):
         copies.of(graph)
     assert device.said == []
 
 
 def test_copies_that_are_let_go_are_made_anew(device):
-    copies = Copies(device.place, 1 << 30)
+    copies = DeviceCopies(device.place, 1 << 30)
     graph = tiny_graph()
     copies.of(graph)
     copies.clear()

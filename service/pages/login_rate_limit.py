@@ -19,7 +19,7 @@ _SHARED_BITS = 64
 """Of an address of IPv6: whoever has one has all that begin alike."""
 
 
-class Attempts:
+class LoginRateLimit:
     """Counts those of each address. Safe with several threads.
 
     Args:

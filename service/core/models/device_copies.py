@@ -24,7 +24,7 @@ class _Claim:
     nbytes: int
 
 
-class Copies:
+class DeviceCopies:
     """Safe with several threads. The copy used longest ago goes first; the newest one stays.
 
     What runs keep with a copy (indexes, tables, recorded runs) goes with it.
