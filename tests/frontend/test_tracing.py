@@ -51,7 +51,7 @@ def check(module: nn.Module, given: tuple[str, ...]) -> bool:
         assert traced.key == confirmed.key
         rows = recordings.run(num_nodes, None, arguments)
         if rows is not None:
-            replayed = confirmed.on(num_nodes, rows)
+            replayed = confirmed.on(num_nodes, None, rows)
             assert torch.equal(replayed.src, traced.src)
             assert torch.equal(replayed.dst, traced.dst)
             assert replayed.constants.keys() == traced.constants.keys()
