@@ -112,6 +112,11 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """Modules go at the end, as their extensions expect."""
+    gc.unfreeze()
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Says at once what fails: a run that is cut short does not come to its summary."""
     is_worker = "PYTEST_XDIST_WORKER" in os.environ

@@ -177,7 +177,7 @@ def test_only_results_of_nodes_or_edges_can_be_checked(graph):
     x = Param("x", Type(Space.NODE, (4,)), "feature")
     y = Let("y", Type(Space.DST_PAIR, (4,)), Take("x", Space.DST_PAIR, End.DST))
     pairs = Program("pairs", (x,), (y,), ("y",))
-    with pytest.raises(ProgramError, match="only rows of nodes or edges are supported"):
+    with pytest.raises(ProgramError, match="return those of nodes, edges or types"):
         Oracle(pairs, graph, Inputs({"x": torch.zeros(500, 4)}, {}))
 
 

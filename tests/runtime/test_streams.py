@@ -8,8 +8,8 @@ import torch
 from hetune.nn import RGAT
 from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.plan.variants import variants_of
-from hetune.variants.runtime import compiled, executable, weights
 from hetune.variants.runtime import edges as edges_module
+from hetune.variants.runtime import executable, layer_runner, weights
 from hetune.variants.runtime.calls import Calls
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.domain import Domain
@@ -76,7 +76,7 @@ def test_weights_of_a_run_that_is_recorded_are_not_kept(monkeypatch, graph, x):
 
 def test_runs_that_are_recorded_are_no_trials(monkeypatch, graph, x):
     """They start nothing, so that their time says nothing."""
-    stream = Stream(monkeypatch, compiled)
+    stream = Stream(monkeypatch, layer_runner)
     layer = compile_layer(RGAT(8, 8, 3), backend="torch", explore=True)
     told = []
     monkeypatch.setattr(Calls, "_tell", lambda *given: told.append(given))

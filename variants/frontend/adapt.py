@@ -12,7 +12,7 @@ from hetune.variants.frontend.dgl.udfs import MessageFunctions, OnFields
 from hetune.variants.frontend.message_passing import adapt_call, is_message_passing
 from hetune.variants.frontend.nn import HGT, FlatLayer, RelationalLayer
 from hetune.variants.frontend.program_layer import ProgramLayer
-from hetune.variants.frontend.tracing.adjacency import AdjacencyLayer, is_sparse
+from hetune.variants.frontend.tracing.adjacency import AdjacencyLayer, has_matrix
 from hetune.variants.frontend.type_order import named_for
 from hetune.variants.frontend.vertex.layer import OnVertices, VertexLayer
 from hetune.variants.frontend.wrapper import unwrapped
@@ -65,7 +65,7 @@ def _found(module: nn.Module, call: Arguments | None) -> Adapter | Unsupported:
         module = DglLayer(module)
     elif not is_message_passing(module):
         return found
-    elif call is not None and any(map(is_sparse, (*call[0], *call[1].values()))):
+    elif call is not None and has_matrix(*call):
         module = AdjacencyLayer(module)
     if call is None:
         return Unsupported("it is traced by its first call", needs_call=True)

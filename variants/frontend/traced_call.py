@@ -23,7 +23,7 @@ from hetune.variants.frontend.traced_graphs import (
     refuse,
     shared_graph,
 )
-from hetune.variants.frontend.tracing.adjacency import AdjacencyLayer, is_sparse
+from hetune.variants.frontend.tracing.adjacency import AdjacencyLayer, has_matrix
 from hetune.variants.frontend.tracing.arguments import HALVES, CallArguments, in_float32
 from hetune.variants.frontend.tracing.edge_module import EdgeModule, original, read_call_of
 from hetune.variants.frontend.tracing.layer import Traced, trace
@@ -68,9 +68,9 @@ def read_in_float32(
     try:
         found = read_call_of(module, *given)
     except NotTraceable as error:
-        has_matrix = any(map(is_sparse, (*args, *kwargs.values())))
-        is_other = has_matrix != isinstance(module, AdjacencyLayer)
-        return Unsupported(str(error), kind=("matrix", has_matrix) if is_other else None)
+        is_matrix = has_matrix(args, kwargs)
+        is_other = is_matrix != isinstance(module, AdjacencyLayer)
+        return Unsupported(str(error), kind=("matrix", is_matrix) if is_other else None)
     is_autocast = torch.is_autocast_enabled(found.device.type)
     if isinstance(module, EdgeModule) and (is_autocast or not dtypes.isdisjoint(HALVES)):
         return Unsupported("autocast is on, or floats have 16 bits: layers of float32 compile")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -174,10 +175,8 @@ class CompiledLayer(ModuleWrapper):
         first_sight = self._first_sight if is_free else None
         if first_sight and first_sight.is_left_to_module(self.module, args, kwargs):
             self._last.set(None, "the graph is small and new")
-            try:
+            with suppress(Exception):  # what is wrong is said in our own words
                 return self.module(*args, **kwargs)
-            except Exception:  # noqa: S110 - what is wrong is said in our own words
-                pass
         check_demands(memory_limit)
         if out is not None and (not isinstance(out, Tensor) or is_wrapper(out)):
             raise InputError(f"out is a {type(out).__name__}: give a tensor that has memory")
@@ -234,7 +233,10 @@ class CompiledLayer(ModuleWrapper):
         dtypes = self._autocast.dtypes(adapter, call, device) if out is None else torch.float32
         forward = partial(self._results, adapter, call, graph, policy, options)
         with full_precision(device.type):
-            results = self._training.results(forward, adapter, call, graph, inputs, policy, out)
+            if self._training.is_needed(adapter, call):
+                results = self._training.results(forward, adapter, call, graph, inputs, policy, out)
+            else:
+                results = forward(inputs)
         if isinstance(results, Unsupported):
             return results
         self._last.has_gradients = any(rows.requires_grad for rows in results)

@@ -57,6 +57,16 @@ class Training:
             self._runners[wanted] = _unsupported(found) if isinstance(found, str) else found
         return self._runners[wanted]
 
+    def is_needed(self, adapter: Adapter, call: Call) -> bool:
+        """Whether gradients may be asked for.
+
+        Args:
+            adapter: Of the layer.
+            call: Of the layer.
+        """
+        module = adapter.module
+        return needs_gradients(lambda: (*call.features, *module.parameters(), *module.buffers()))
+
     def results(
         self,
         forward: Forward,
@@ -67,9 +77,7 @@ class Training:
         policy: Policy,
         out: Tensor | None,
     ) -> tuple[Tensor, ...] | Unsupported:
-        """The program's results, with gradients where these are needed.
-
-        Or why the module has to compute them.
+        """The program's results with their gradients, or why the module has to compute them.
 
         Args:
             forward: Runs the program.
@@ -80,9 +88,6 @@ class Training:
             policy: How the layer chooses.
             out: As of the call.
         """
-        module = adapter.module
-        if not needs_gradients(lambda: (*call.features, *module.parameters(), *module.buffers())):
-            return forward(inputs)
         if out is not None:
             return _unsupported("out= has none")
         found = self._parameters(adapter, call, inputs)

@@ -56,10 +56,11 @@ def endpoint(work: Dispatcher) -> Callable[[Request], Awaitable[Response]]:
                 seconds = await asyncio.to_thread(read_deadline, media, body)
                 deadline = None if seconds is None else arrived + seconds
 
-            def answer() -> Answer:
-                return read_infer(media, body, service.limits).run(service, name, arrived)
+            def answer() -> bytes | Pieces:
+                found = read_infer(media, body, service.limits).run(service, name, arrived)
+                return _written(found, wanted, service)
 
-            content = await work.compute(lambda: _written(answer(), wanted, service), deadline)
+            content = await work.compute(answer, deadline)
         return PiecesResponse(content, wanted.value, work.computing)
 
     return infer

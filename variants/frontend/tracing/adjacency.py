@@ -23,10 +23,21 @@ _KNOWN: Any = WeakIdKeyDictionary()
 """What matrices were read as, with their write counters."""
 
 
-def is_sparse(value: object) -> bool:
-    """Whether an argument is a sparse matrix of torch's."""
+def has_matrix(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call's edges are a sparse matrix of torch's: rows of nodes may be one, too."""
+    values = (*args, *kwargs.values())
+    return any(map(_is_sparse, values)) and not any(map(_is_edge_index, values))
+
+
+def _is_sparse(value: object) -> bool:
     layouts = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
     return isinstance(value, Tensor) and value.layout in layouts
+
+
+def _is_edge_index(value: object) -> bool:
+    if not isinstance(value, Tensor) or value.is_floating_point():
+        return False
+    return value.dim() == 2 and len(value) == 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +81,7 @@ class AdjacencyLayer(EdgeModule):
 
     def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CallArguments:
         """As of `EdgeModule`: a matrix's entries [2, E], its values [E], and its layout."""
-        matrices = [value for value in (*args, *kwargs.values()) if is_sparse(value)]
+        matrices = [value for value in (*args, *kwargs.values()) if _is_sparse(value)]
         if len(matrices) != 1:
             raise NotTraceable(f"{len(matrices)} arguments are sparse matrices: one compiles")
         if torch.is_grad_enabled() and matrices[0].requires_grad:
