@@ -16,6 +16,7 @@ from hetune.variants.testing.layer_gradients import (
     GRADIENT_TOLERANCE,
     exact_gradients_of,
     gradient_error,
+    gradient_tolerance,
     gradients_of,
 )
 from hetune.variants.testing.layers import randomized
@@ -44,7 +45,7 @@ def assert_same(layer, args, **options):
     fast = compile_layer(layer, **{"backend": "torch", **options})
     found, exact = gradients_of(fast, args), exact_gradients_of(layer, args)
     assert fast.status().variant is not None, fast.status().reason
-    assert gradient_error(found, exact) <= GRADIENT_TOLERANCE
+    assert gradient_error(found, exact) <= gradient_tolerance(gradients_of(layer, args), exact)
     return fast
 
 
