@@ -153,6 +153,29 @@ def test_sparse_matrices_stand_for_edges(name, recwarn):
 
 
 @torch.no_grad()
+def test_matrices_of_other_sizes_and_values_that_are_written_to():
+    layer = pyg.SAGEConv(WIDTH, 4)
+    compiled = compile_layer(layer, backend="torch")
+    x = torch.randn(99, WIDTH)
+    ends = EDGES.unique(dim=1)
+    square, matrix = (
+        torch.sparse_coo_tensor(ends, torch.ones(ends.shape[1]), (rows, 99)).to_sparse_csr()
+        for rows in (99, 120)
+    )
+    torch.testing.assert_close(compiled((x, None), square), layer((x, None), square))
+    with pytest.warns(FallbackWarning, match=r"the matrix is \[120, 99\], not \[99, 99\]"):
+        assert torch.equal(compiled((x, None), matrix), layer((x, None), matrix))
+    layer = pyg.GCNConv(WIDTH, 4)
+    compiled = compile_layer(layer, backend="torch")
+    values = torch.rand(square.values().shape)
+    matrix = torch.sparse_csr_tensor(square.crow_indices(), square.col_indices(), values, (99, 99))
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x, matrix), layer(x, matrix))
+        assert compiled.status().variant in compiled.variants
+        values[::2] *= 3  # whose writes the matrix does not count
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("options", [{}, {"num_bases": 3, "aggr": "add"}, {"root_weight": False}])
 def test_numbers_of_nodes_stand_for_features(options, recwarn):
     torch.manual_seed(0)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from hetune.variants.graph.lazy_tensors import is_lazy
+from hetune.variants.graph.tensor_identity import sample_of
 
 
 class ParametersVersion:
@@ -45,18 +45,3 @@ def _identities(tensors: list[Tensor]) -> list[object]:
         (id(t), t.data_ptr(), t.shape, t.stride(), count, is_lazy(t))
         for t, count in zip(tensors, writes, strict=True)
     ]
-
-
-def sample_of(tensor: Tensor) -> np.ndarray:
-    """64 elements or so that are spread over a tensor, as they lie in its own memory."""
-    if tensor._is_zerotensor():
-        return np.empty(0, np.float32)  # there is no memory
-    if tensor.is_neg():
-        tensor = torch._neg_view(tensor)  # twice negated: the memory itself
-    most = round(_SAMPLED ** (1 / max(1, tensor.dim())))
-    if tensor.dtype is torch.bfloat16:
-        tensor = tensor.view(torch.int16)  # which NumPy has
-    return tensor.numpy()[tuple(slice(None, None, -(-size // most) or 1) for size in tensor.shape)]
-
-
-_SAMPLED = 64

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from hetune.variants.frontend.parameters_version import sample_of
 from hetune.variants.graph.lazy_tensors import is_lazy
+from hetune.variants.graph.tensor_identity import sample_of
 
 
 class SeenTensor:

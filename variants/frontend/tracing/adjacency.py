@@ -8,30 +8,23 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.tracing.arguments import CallArguments, read_arguments
 from hetune.variants.frontend.tracing.edge_module import EdgeModule
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.sparse_tensors import is_sparse, made_of
 from hetune.variants.frontend.tracing.symbols import symbols_in
 
 _VALUES, _LAYOUT = " values", " layout"
 """What the names of a matrix's parts end with; its entries have its own name."""
 _ONES = " of ones"
-_KNOWN: Any = WeakIdKeyDictionary()
-"""What matrices were read as, with their write counters."""
 
 
 def has_matrix(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
     """Whether a call's edges are a sparse matrix of torch's: rows of nodes may be one, too."""
     values = (*args, *kwargs.values())
-    return any(map(_is_sparse, values)) and not any(map(_is_edge_index, values))
-
-
-def _is_sparse(value: object) -> bool:
-    layouts = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
-    return isinstance(value, Tensor) and value.layout in layouts
+    return any(map(is_sparse, values)) and not any(map(_is_edge_index, values))
 
 
 def _is_edge_index(value: object) -> bool:
@@ -81,15 +74,18 @@ class AdjacencyLayer(EdgeModule):
 
     def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CallArguments:
         """As of `EdgeModule`: a matrix's entries [2, E], its values [E], and its layout."""
-        matrices = [value for value in (*args, *kwargs.values()) if _is_sparse(value)]
+        matrices = [value for value in (*args, *kwargs.values()) if is_sparse(value)]
         if len(matrices) != 1:
             raise NotTraceable(f"{len(matrices)} arguments are sparse matrices: one compiles")
         if torch.is_grad_enabled() and matrices[0].requires_grad:
             raise NotTraceable("gradients of a sparse matrix's values are needed")
-        edges, weights, layout = _taken_apart(matrices[0])
+        edges, weights, layout = made_of(matrices[0], _taken_apart)
         plain = tuple(edges if value is matrices[0] else value for value in args)
         named = {k: edges if value is matrices[0] else value for k, value in kwargs.items()}
         found = read_arguments(self.module, plain, named)
+        size = found.num_nodes, found.num_sources or found.num_nodes
+        if matrices[0].shape != size:
+            raise NotTraceable(f"the matrix is {[*matrices[0].shape]}, not {[*size]} as rows are")
         parts = {found.edges + _VALUES: weights, found.edges + _LAYOUT: layout}
         values = {**found.values, **parts}
         features = found.features, found.edges, found.edge_features, found.sources
@@ -101,23 +97,12 @@ def _are_rows(value: object) -> bool:
 
 
 def _taken_apart(matrix: Tensor) -> tuple[Tensor, Tensor, str]:
-    """Sources and destinations of its entries, int64 [2, E], their values [E], and its layout.
-
-    The same tensors as long as the matrix stays, and nothing was written to it.
-    """
-    version = None if matrix.is_inference() else matrix._version
-    known = _KNOWN.get(matrix)
-    if known is not None and version is not None and known[0] == version:
-        parts: tuple[Tensor, Tensor, str] = known[1]
-        return parts
+    """Sources and destinations of its entries, int64 [2, E], their values [E], and its layout."""
     if matrix.dim() != 2 or matrix.dtype is not torch.float32:
         raise InputError(
             f"the matrix is {matrix.dtype} of shape {list(matrix.shape)}: give float32 [N, N]"
         )
-    with torch.inference_mode(False), torch.no_grad():
-        entries = matrix.detach().to_sparse(layout=torch.sparse_coo).coalesce()
-        edges, weights = entries.indices().flip(0).contiguous(), entries.values().clone()
+    entries = matrix.detach().to_sparse(layout=torch.sparse_coo).coalesce()
+    edges, weights = entries.indices().flip(0).contiguous(), entries.values().clone()
     kind = str(matrix.layout).removeprefix("torch.")
-    parts = edges, weights, kind + _ONES * bool((weights == 1).all())
-    _KNOWN[matrix] = version, parts
-    return parts
+    return edges, weights, kind + _ONES * bool((weights == 1).all())

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.errors import InputError
-from hetune.variants.frontend.tracing.dense_rows import as_dense
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder
+from hetune.variants.frontend.tracing.sparse_tensors import as_dense
 from hetune.variants.program.nodes import ALL_EDGES
 
 
