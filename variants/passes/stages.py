@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Iterable, Set
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -120,6 +120,7 @@ class _Parting:
 
     def fewest(self) -> list[_Steps]:
         """The stages that there can be, where they are fewest."""
+        computable = functools.cache(self._computable)
         wanted = {name for name in self.program.results if name in self.lets}
         ahead: list[tuple[_Steps, frozenset[str]]] = [((), frozenset())]
         for _ in range(_MOST):
@@ -129,11 +130,11 @@ class _Parting:
                 ((*steps, (kind, made)), done | made)
                 for steps, done in ahead
                 for kind in _Kind
-                if not (made := self.computable(kind, done)) <= done
+                if not (made := computable(kind, done)) <= done
             ]
         raise ProgramError(f"program {self.program.name!r} cannot be computed in {_MOST} stages")
 
-    def computable(self, kind: _Kind, done: Set[str]) -> frozenset[str]:
+    def _computable(self, kind: _Kind, done: frozenset[str]) -> frozenset[str]:
         """The values that a stage can compute after others have computed some."""
         given = {param.name for param in self.program.params}
         given |= {name for name in done if self.crosses(name)}
