@@ -168,11 +168,16 @@ OPERATORS = {
       return b, d, e, g, h, i, j, k
     """,
     "outer products": """
-    program p(x: node[2] feature, y: node[3] feature, z: node[2,3] feature, w: shared[2,4])
+    program p(
+      x: node[2] feature, y: node[3] feature, z: node[2,3] feature, w: shared[2,4], v: shared[2]
+    )
       a: node[2,3] = outer x y
       b: node[2,3,4] = outer z w
       c: node[2,3,3] = outer z a
-      return a, b, c
+      ones: shared[2] = pow_c v 0.0
+      d: node[2,3] = outer ones y
+      e: edge[2,3] = take d edge src
+      return a, b, c, e
     """,
     "axes": """
     program p(x: node[2,3,4] feature, y: node[2,3,2] feature, w: shared[2,3,1])
