@@ -282,7 +282,7 @@ def compile_ahead(
 
 def _call(layer: nn.Module, problem: Problem, variant: str | None = None) -> Run:
     """A compiled layer as a user calls it; without a variant, as it chooses."""
-    x, graph = problem.x_dict if problem.layer == "hgt" else problem.x, problem.graph
+    x, graph = problem.rows, problem.graph
     return lambda: layer(x, graph, variant=variant)
 
 

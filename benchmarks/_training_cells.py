@@ -10,7 +10,7 @@ import torch
 from _cells import Cell
 from _peers import training
 from _peers._torch_training import hgt
-from _peers.problem import Candidate, Problem
+from _peers.problem import HOMOGENEOUS, Candidate, Problem
 from _peers.training import Trainable
 from _registry import matching
 from torch import Tensor
@@ -96,7 +96,7 @@ class TrainingCell(Cell):
 
     def problem(self) -> Problem:
         """As of `Cell`; of homogeneous layers on one edge type."""
-        if self.layer not in ("gcn", "gat"):
+        if self.layer not in HOMOGENEOUS:
             return super().problem()
         from homogeneous import edges_of
 
@@ -126,7 +126,7 @@ class TrainingCell(Cell):
         if model != "full":
             light = partial(training.of_form, partial(hgt, side="smaller", light=True))
             return self._run(light, double)(), f"expert, {model}"
-        name = "pyg" if self.layer in ("gcn", "gat") else "expert/smaller side"
+        name = "pyg" if self.layer in HOMOGENEOUS else "expert/smaller side"
         [made] = self.candidates(only=[name])
         return made.build(double)(), name.partition("/")[0]
 
@@ -146,14 +146,14 @@ class TrainingCell(Cell):
         return {} if run.ran is None else {"ran": run.ran()}
 
     def least_seconds(self, problem: Problem, threads: int) -> float:
-        """Of forward's best variant and, in proportion, of backward; zero if it is not compiled."""
+        """Of forward's best variant and, in proportion, of backward; zero if no rows are given."""
         from _bound import least_seconds_of, limits
 
         layers = _STEPS[self.what]
-        compiled: Any = hetune.compile(problem.conv)
-        typed = (problem.graph,) if self.layer not in ("gcn", "gat") else (problem.edge_index,)
         if not layers:
             return 0.0
+        compiled: Any = hetune.compile(problem.conv)
+        typed = problem.edges if self.layer in HOMOGENEOUS else (problem.graph,)
         scored = compiled.explain(problem.x, *typed).scored
         least = least_seconds_of(scored.table, scored.domain, limits(threads), threads)
         return layers * (1 + _BACKWARD) * least

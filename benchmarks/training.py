@@ -17,10 +17,12 @@ import _peer_tables as tables
 import homogeneous
 from _graphs import NAMES, names
 from _measure import geometric_mean
+from _peers.problem import HOMOGENEOUS
+from _peers.problem import LAYERS as TYPED
 from _results import OWN, memory_ratio, share_of_roofline
 from peers import RESULTS, parser
 
-LAYERS = ("rgcn", "rgat", "hgt", "gcn", "gat")
+LAYERS = (*TYPED, *HOMOGENEOUS)
 FEATURELESS = ("aifb+inv", "mutag_hetero")
 
 
@@ -47,7 +49,7 @@ def cells(options: Any) -> Iterator[Any]:
                 yield TrainingCell("rgcn", graph, 16, 1, what)
             continue
         for layer in options.layers:
-            usual = homogeneous.GRAPHS if layer in ("gcn", "gat") else NAMES
+            usual = homogeneous.GRAPHS if layer in HOMOGENEOUS else NAMES
             heads = options.heads if layer in ("rgat", "hgt") else 1
             for width in options.widths:
                 for graph in options.graphs or usual:

@@ -13,7 +13,7 @@ def _build(problem: Problem) -> Callable[[], Any]:
 
     # Preparation is shown apart, for peers too: it counts for nothing in the choice either.
     module, graph = hetune.compile(problem.conv, expected_runs=math.inf), problem.graph
-    x = problem.x_dict if problem.layer == "hgt" else problem.x
+    x = problem.rows
     # The first call builds indexes, chooses a variant and loads its kernels; it is timed apart.
     return lambda: module(x, graph)
 
@@ -23,7 +23,7 @@ def _build_small(problem: Problem) -> Callable[[], Any]:
     import hetune
 
     module, graph = hetune.compile(problem.conv, expected_runs=math.inf), problem.graph
-    x = problem.x_dict if problem.layer == "hgt" else problem.x
+    x = problem.rows
 
     @cache
     def least() -> int:

@@ -12,6 +12,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 
 Layer = Literal["rgcn", "rgat", "hgt", "gcn", "gat"]
 LAYERS: tuple[Layer, ...] = ("rgcn", "rgat", "hgt")
+HOMOGENEOUS: tuple[Layer, ...] = ("gcn", "gat")
 
 
 @dataclass
@@ -104,6 +105,19 @@ class Problem:
             triple: part - part.new_tensor([[first[triple[0]]], [first[triple[2]]]])
             for triple, part in zip(graph.canonical_etypes, parts, strict=True)
         }
+
+    @property
+    def rows(self) -> Any:
+        """Input as the layer takes it: by node type for "hgt"."""
+        return self.x_dict if self.layer == "hgt" else self.x
+
+    @property
+    def edges(self) -> tuple[Any, ...]:
+        """What PyG's layer takes after its input."""
+        if self.layer == "hgt":
+            return (self.edge_index_dict,)
+        types = () if self.layer in HOMOGENEOUS else (self.edge_type,)
+        return self.edge_index, *types
 
     @cached_property
     def upstream(self) -> Tensor:

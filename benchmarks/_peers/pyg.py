@@ -4,17 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from _results import PYG
 from torch import nn
 
 from _peers.problem import Candidate, Layer, Problem
 
 
 def _call(module: Callable[..., Any], problem: Problem) -> Callable[[], Any]:
-    if problem.layer == "hgt":
-        x_dict, edge_index_dict = problem.x_dict, problem.edge_index_dict
-        return lambda: module(x_dict, edge_index_dict)
-    x, edge_index, edge_type = problem.x, problem.edge_index, problem.edge_type
-    return lambda: module(x, edge_index, edge_type)
+    rows, edges = problem.rows, problem.edges
+    return lambda: module(rows, *edges)
 
 
 def _plain(problem: Problem) -> Callable[[], Any]:
@@ -45,11 +43,10 @@ def _compiled(make: Callable[[Problem], nn.Module]) -> Callable[[Problem], Calla
 
 def candidates(layer: Layer) -> list[Candidate]:
     """PyG's candidates for `layer`."""
-    name = {"rgcn": "RGCNConv", "rgat": "RGATConv", "hgt": "HGTConv"}[layer]
     compiled = _compiled(lambda problem: problem.conv)
     found = [
-        Candidate(f"pyg/{name}", layer, _plain),
-        Candidate(f"pyg/{name}+compile", layer, compiled, compiled=True),
+        Candidate(PYG[layer], layer, _plain),
+        Candidate(f"{PYG[layer]}+compile", layer, compiled, compiled=True),
     ]
     if layer == "rgcn":
         compiled = _compiled(_fast_module)

@@ -8,12 +8,14 @@ from typing import Any
 
 import torch
 from _homogeneous_peers import Cell, dgl_layer
+from _results import PYG
 from torch import Tensor
 from torch.nn import functional
 
 from _peers import _torch_training as expert
+from _peers._pairs import mean_weights
 from _peers.dgl import LIGHT_HGT, dgl_graph, hgt_conv, rel_graph_conv
-from _peers.problem import Candidate, Layer, Problem
+from _peers.problem import HOMOGENEOUS, Candidate, Layer, Problem
 from _peers.pyg import _fast_module
 from _peers.torch_expert import _SIDES
 
@@ -36,11 +38,7 @@ class Trainable:
 
 
 def _called(problem: Problem, module: Any, *edges: Any, **more: Any) -> Trainable:
-    if not edges and problem.layer == "hgt":
-        edges = (problem.edge_index_dict,)
-    elif not edges:
-        types = (problem.edge_type,) if problem.layer in ("rgcn", "rgat") else ()
-        edges = (problem.edge_index, *types)
+    edges = edges or problem.edges
     parameters, is_dict = dict(problem.conv.named_parameters()), problem.layer == "hgt"
     return Trainable(lambda x: module(x, *edges), parameters, is_dict, **more)
 
@@ -49,7 +47,7 @@ def _hetune(problem: Problem) -> Trainable:
     import hetune
 
     module: Any = hetune.compile(problem.conv, expected_runs=math.inf)
-    typed = () if problem.layer in ("gcn", "gat") else (problem.graph,)
+    typed = () if problem.layer in HOMOGENEOUS else (problem.graph,)
 
     def ran() -> str:
         status = module.status()
@@ -79,9 +77,8 @@ def _dgl(problem: Problem, *, presorted: bool = False) -> Trainable:
             return Trainable(call, named)
         case "hgt":
             module, call = hgt_conv(problem, presorted=presorted)
-        case layer:
-            size = problem.width, problem.width, problem.edge_index, problem.graph.num_nodes
-            module, call = dgl_layer(Cell(layer, *size), problem.conv)
+        case _:
+            module, call = dgl_layer(_cell(problem), problem.conv)
             module.train().requires_grad_()
     return Trainable(call, {f"dgl.{name}": p for name, p in module.named_parameters()})
 
@@ -93,7 +90,7 @@ def _dgl_featureless(problem: Problem) -> Trainable:
     from dgl import function
 
     rows = problem.edge_type * problem.graph.num_nodes + problem.edge_index[0]
-    norm = expert.mean_weights(problem.graph).to(problem.dtype).unsqueeze(1)
+    norm = mean_weights(problem.graph).to(problem.dtype).unsqueeze(1)
 
     def run(_: None) -> Tensor:
         with graph.local_scope():
@@ -133,10 +130,9 @@ def _gat(problem: Problem) -> Callable[[Tensor], Tensor]:
     return run
 
 
-def _cell(problem: Problem) -> Any:
-    return Cell(
-        problem.layer, problem.width, problem.width, problem.edge_index, problem.graph.num_nodes
-    )
+def _cell(problem: Problem) -> Cell:
+    width, nodes = problem.width, problem.graph.num_nodes
+    return Cell(problem.layer, width, width, problem.edge_index, nodes)
 
 
 def candidates(layer: Layer) -> list[Candidate]:
@@ -155,10 +151,9 @@ def candidates(layer: Layer) -> list[Candidate]:
     if layer in ("rgcn", "hgt"):
         presorted = partial(_dgl, presorted=True)
         found.append(Candidate(f"dgl/{name[layer]} sorted", layer, presorted, model=model))
-    pyg = f"pyg/{layer.upper()}Conv"
-    found.append(Candidate(pyg, layer, lambda problem: _called(problem, problem.conv)))
+    found.append(Candidate(PYG[layer], layer, lambda problem: _called(problem, problem.conv)))
     compiled = lambda problem: _called(problem, torch.compile(problem.conv))  # noqa: E731
-    found.append(Candidate(f"{pyg}+compile", layer, compiled, compiled=True))
+    found.append(Candidate(f"{PYG[layer]}+compile", layer, compiled, compiled=True))
     if layer == "rgcn":
         found.append(Candidate("pyg/FastRGCNConv", layer, _fast))
     return found

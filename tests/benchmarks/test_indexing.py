@@ -10,19 +10,9 @@ pytest.importorskip("torch_geometric.nn")
 
 def test_indexes_are_built_and_timed(tmp_path, capsys):
     out = tmp_path / "out.json"
-    size = [
-        "--edges",
-        "400",
-        "--nodes",
-        "90",
-        "--etypes",
-        "5",
-        "--rounds",
-        "2",
-        "--new-graphs",
-        "2",
-    ]
-    assert indexing.main([*size, "--out", str(out)]) == 0
+    size = ("--edges", "400", "--nodes", "90", "--etypes", "5")
+    rounds = ("--rounds", "2", "--new-graphs", "2")
+    assert indexing.main([*size, *rounds, "--out", str(out)]) == 0
     held = json.loads(out.read_text())
     assert held["graph"] == {"edges": 400, "nodes": 90, "etypes": 5}
     assert held["native"]["bytes"] > 0

@@ -17,7 +17,8 @@ from hetune.profiling.store.store import Store
 
 COMMAND = (sys.executable, "-c", "from hetune.clients.cli.start import main; main()")
 GRAPH = {"kind": "typed", "nodes": 30, "edges": 90}
-CAMPAIGN = {"name": "tiny", "layers": ["rgcn"], "widths": [4], "threads": [1], "graphs": [GRAPH]}
+CAMPAIGN = {"layers": ["rgcn"], "widths": [4], "threads": [1], "graphs": [GRAPH]}
+CAMPAIGN |= {"name": "tiny", "variants": "vanilla*"}
 
 
 @contextmanager

@@ -96,6 +96,17 @@ def test_what_was_written_to_is_read_again(x, edge_index, products):
     assert len(products) == 2
 
 
+def test_writes_that_torch_does_not_count_are_seen_in_entries(edge_index, products):
+    layer = randomized(LAYERS["gcn"]()).eval()
+    compiled = hetune.compile(layer)
+    rows = torch.zeros(NODES, COLUMNS)
+    for column in (1, 3, 21, None, 1):  # between those of which elements are compared in any tensor
+        rows.numpy()[:] = [[float(at == column) for at in range(COLUMNS)]] * NODES
+        for _ in range(3):
+            torch.testing.assert_close(compiled(rows, edge_index), layer(rows, edge_index))
+    assert len(products) == 6
+
+
 def test_other_tensors_are_multiplied_whole(x, edge_index, products):
     layer = randomized(LAYERS["gcn"]()).eval()
     compiled = hetune.compile(layer)

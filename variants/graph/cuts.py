@@ -111,11 +111,8 @@ def _turns(index: GraphIndex, block_nodes: int) -> tuple[torch.Tensor, int]:
     whole, count = index.whole, block_count(index, block_nodes)
 
     def build() -> tuple[torch.Tensor, int]:
-        pointers, bounds = (
-            (whole.indptr, whole.node_dst_pair_indptr),
-            node_blocks(index, block_nodes),
-        )
-        return index_native.block_order(*pointers, bounds, _work_limit(whole, count))
+        pointers, limit = (whole.indptr, whole.node_dst_pair_indptr), _work_limit(whole, count)
+        return index_native.block_order(*pointers, node_blocks(index, block_nodes), limit)
 
     return whole.step(f"block_order({count})", build)
 

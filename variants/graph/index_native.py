@@ -187,7 +187,7 @@ def cut_by_type(counts: np.ndarray, most: int, step: int) -> tuple[torch.Tensor,
 
     Args:
         counts: Rows of each type, int64 [R].
-        most: A multiple of `step`.
+        most: If it is no multiple of `step`, a group may have up to the next one.
         step: See above.
 
     Returns:

@@ -185,11 +185,9 @@ class Outer:
     def factors(self) -> tuple[Factor, ...]:
         """Its operands, the right one last."""
         right = Factor(self.y, self.rows, self.heads, self.n)
-        return (right,) if self.x is None else (self.left(self.x), right)
-
-    def left(self, x: Direct | Gather | SegmentSum) -> Factor:
-        """The left operand of rows of ``x``."""
-        return Factor(x, self.rows, self.heads, self.k)
+        if self.x is None:
+            return (right,)
+        return Factor(self.x, self.rows, self.heads, self.k), right
 
 
 # --- traversal --------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from hetune.variants.passes.pipeline import clean
+from hetune.variants.passes.pipeline import clean, without_unread
 from hetune.variants.program.nodes import (
     End,
     Let,
@@ -17,7 +17,6 @@ from hetune.variants.program.nodes import (
     Space,
     Take,
     Type,
-    operands,
 )
 
 
@@ -68,8 +67,7 @@ def _given(program: Program, names: Mapping[str, str]) -> Program:
     features = tuple(Param(name, types[name], "feature") for name in names)
     lets = tuple(let for let in program.lets if let.name not in names)
     rest = clean(replace(program, params=(*program.params, *features), lets=lets))
-    read = {*rest.results, *(name for let in rest.lets for name in operands(let.op))}
-    return replace(rest, params=tuple(param for param in rest.params if param.name in read))
+    return without_unread(rest)
 
 
 def sparse_product(width: int) -> Program:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hetune.variants.errors import ProgramError
 from hetune.variants.passes.derivatives import BINARY, UNARY, ValueRows
 from hetune.variants.passes.gradient_tape import GradientTape
-from hetune.variants.passes.pipeline import clean
+from hetune.variants.passes.pipeline import clean, without_unread
 from hetune.variants.passes.product import multiply, multiply_chain
 from hetune.variants.passes.weights_first import WeightsFirst
 from hetune.variants.program.columns import by_columns
@@ -31,7 +31,6 @@ from hetune.variants.program.nodes import (
     Softmax,
     Space,
     Take,
-    operands,
 )
 
 Partial = tuple[str, str]
@@ -73,9 +72,7 @@ def differentiate(
         tape.add(tape.renamed[name], grad.name)
     tape.run_back()
     found = tape.finish(whole, tuple(tape.gradient(name) for name in wanted))
-    read = {*found.results, *(name for let in found.lets for name in operands(let.op))}
-    params = tuple(param for param in found.params if param.name in read)
-    return replace(found, name=f"{program.name}_grad", params=params)
+    return without_unread(replace(found, name=f"{program.name}_grad"))
 
 
 def _gradient_of(program: Program, result: str) -> Param:

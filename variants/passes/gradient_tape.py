@@ -107,6 +107,8 @@ class GradientTape(Builder):
         outer = self.op(name)
         if not isinstance(outer, Map) or outer.fn != "outer" or len(self.types[name].shape) != 2:
             return None
+        if len({self.types[arg].space for arg in outer.args}) > 1:
+            return None
         ones = self.op(outer.args[0])
         if isinstance(ones, Take):
             ones = self.op(ones.x)

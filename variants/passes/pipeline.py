@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Protocol
 
 from hetune.variants.errors import PassError, ProgramError
 from hetune.variants.passes.rewrite import rewrite
-from hetune.variants.program.nodes import Program
+from hetune.variants.program.nodes import Program, operands
 from hetune.variants.program.verify import verify
 
 
@@ -39,3 +40,9 @@ def run_passes(passes: Iterable[Pass], program: Program) -> Program:
 def clean(program: Program) -> Program:
     """The program without equal and dead values (every rewrite does this too)."""
     return rewrite(program, lambda builder, op, hint: None)
+
+
+def without_unread(program: Program) -> Program:
+    """The program without parameters that no value or result is made of."""
+    read = {*program.results, *(name for let in program.lets for name in operands(let.op))}
+    return replace(program, params=tuple(p for p in program.params if p.name in read))

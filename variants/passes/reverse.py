@@ -23,7 +23,7 @@ _NODES = {Space.NODE: Space.SOURCE, Space.SOURCE: Space.NODE}
 
 def is_bipartite(program: Program) -> bool:
     """Whether edges come from other nodes than they lead to."""
-    return any(param.type.space is Space.SOURCE for param in program.params)
+    return any(kind.space is Space.SOURCE for kind in program.types.values())
 
 
 def reverse(program: Program, bipartite: bool) -> Program:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Iterable, Set
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -60,6 +60,9 @@ class _Kind(Enum):
     TYPES = 2
 
 
+_Steps = tuple[tuple[_Kind, frozenset[str]], ...]
+"""What stages run on, and the values that each can compute after those before it."""
+
 _MOST = 12
 """Stages of a program."""
 
@@ -78,7 +81,7 @@ def stages(program: Program) -> tuple[Stage, ...]:
         ProgramError: There are none.
     """
     parting = _Parting(program)
-    return min((parting.cut(kinds) for kinds in parting.fewest()), key=traffic)
+    return min((parting.cut(steps) for steps in parting.fewest()), key=traffic)
 
 
 def traffic(parts: Iterable[Stage]) -> float:
@@ -110,31 +113,36 @@ class _Parting:
         for let in program.lets:
             if isinstance(let.op, Count) or not self.at_run.isdisjoint(operands(let.op)):
                 self.at_run.add(let.name)
+        self._fitting = {
+            kind: {let.name for let in program.lets if self._fits(let, kind)} for kind in _Kind
+        }
+        self._extremes = {let.name: self._extremes_of(let) for let in program.lets}
 
-    def fewest(self) -> list[tuple[_Kind, ...]]:
-        """What the stages can run on, where they are fewest."""
+    def fewest(self) -> list[_Steps]:
+        """The stages that there can be, where they are fewest."""
+        computable = functools.cache(self._computable)
         wanted = {name for name in self.program.results if name in self.lets}
-        ahead: list[tuple[tuple[_Kind, ...], frozenset[str]]] = [((), frozenset())]
+        ahead: list[tuple[_Steps, frozenset[str]]] = [((), frozenset())]
         for _ in range(_MOST):
-            if found := [kinds for kinds, done in ahead if wanted <= done]:
+            if found := [steps for steps, done in ahead if wanted <= done]:
                 return found
             ahead = [
-                ((*kinds, kind), done | made)
-                for kinds, done in ahead
+                ((*steps, (kind, made)), done | made)
+                for steps, done in ahead
                 for kind in _Kind
-                if not (made := self.computable(kind, done)) <= done
+                if not (made := computable(kind, done)) <= done
             ]
         raise ProgramError(f"program {self.program.name!r} cannot be computed in {_MOST} stages")
 
-    def computable(self, kind: _Kind, done: Set[str]) -> frozenset[str]:
+    def _computable(self, kind: _Kind, done: frozenset[str]) -> frozenset[str]:
         """The values that a stage can compute after others have computed some."""
         given = {param.name for param in self.program.params}
         given |= {name for name in done if self.crosses(name)}
         made: set[str] = set()
         for let in self.program.lets:
-            known = all(arg in given for arg in operands(let.op))
-            known = known and done.isdisjoint(self.extremes(let))
-            if known and self._fits(let, kind):
+            known = given.issuperset(operands(let.op))
+            known = known and done.isdisjoint(self._extremes[let.name])
+            if known and let.name in self._fitting[kind]:
                 made.add(let.name)
                 if not self.is_late(let.name, kind):
                     given.add(let.name)
@@ -152,7 +160,7 @@ class _Parting:
             return name in self.at_run
         return kind.space not in (Space.SRC_PAIR, Space.DST_PAIR) and kind.group == ALL_EDGES
 
-    def extremes(self, let: Let) -> set[str]:
+    def _extremes_of(self, let: Let) -> set[str]:
         """The largest or least rows that a value tells apart from others.
 
         They must be those of the same stage: computed again they might be rounded otherwise.
@@ -189,22 +197,19 @@ class _Parting:
 
     # --- what each stage computes ---------------------------------------------------------
 
-    def cut(self, kinds: tuple[_Kind, ...]) -> tuple[Stage, ...]:
-        """The stages of these kinds."""
-        made: list[frozenset[str]] = []
+    def cut(self, steps: _Steps) -> tuple[Stage, ...]:
+        """The stages of these steps."""
         first: dict[str, int] = {}
-        for place, kind in enumerate(kinds):
-            made.append(self.computable(kind, first.keys()))
-            for name in made[-1]:
+        for place, (_, made) in enumerate(steps):
+            for name in made:
                 first.setdefault(name, place)
         usable = [
-            frozenset(name for name in names if not self.is_late(name, kind))
-            for names, kind in zip(made, kinds, strict=True)
+            frozenset(name for name in made if not self.is_late(name, kind)) for kind, made in steps
         ]
         needs = _Needs(self, usable, first)
         parts = [
             self._stage(place, kind, needs.computed[place], needs.given[place])
-            for place, kind in enumerate(kinds)
+            for place, (kind, _) in enumerate(steps)
         ]
         return tuple(part for part in parts if part.program.results)
 

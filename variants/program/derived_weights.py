@@ -1,4 +1,4 @@
-"""Values that are computed of weights alone, and those that are sums of rows."""
+"""Values that are computed of weights alone."""
 
 from __future__ import annotations
 

@@ -69,11 +69,12 @@ def _once(find: Callable[[Plan], _Found]) -> Callable[[Plan], _Found]:
 
     @wraps(find)
     def found(plan: Plan) -> _Found:
-        if id(plan) not in known:
+        kept = known.get(id(plan))
+        if kept is None:
             if len(known) >= _MOST:
                 known.clear()
-            known[id(plan)] = plan, find(plan)
-        return known[id(plan)][1]
+            kept = known[id(plan)] = plan, find(plan)
+        return kept[1]
 
     return found
 

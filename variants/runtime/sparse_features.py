@@ -35,7 +35,7 @@ LEAST_COLUMNS = 128
 """Of features that are looked at."""
 MOST_FILLED = 0.25
 """The share of entries other than zeros up to which they are worth picking."""
-_SAMPLED_ROWS = 64
+_SAMPLED = 64
 
 
 @functools.lru_cache(maxsize=4096)
@@ -111,7 +111,17 @@ class _Entries:
         count, width = rows.shape
         self._graph = BipartiteGraph(column, at, num_sources=width, num_targets=count)
         self._values = rows[at, column]
+        some = slice(None, None, len(at) // _SAMPLED + 1)
+        self._sampled = at[some], column[some]
+        self._sample = self._read(rows)
         self._sums: dict[tuple[int, Backend, AnySchedule], _Sum] = {}
+
+    def are_now(self, rows: Tensor) -> bool:
+        """Whether some of them are what they were: of writes that torch does not count."""
+        return self._read(rows.detach()) == self._sample
+
+    def _read(self, rows: Tensor) -> bytes:
+        return rows[self._sampled].numpy().tobytes()
 
     def times(
         self, weight: Tensor, backend: Backend, schedule: AnySchedule, overflow: Overflow
@@ -144,6 +154,10 @@ class _Known:
     is_looked_at: bool = False
     entries: _Entries | None = None
 
+    def is_now(self, rows: Tensor) -> bool:
+        """Whether this is the tensor, unchanged as far as can be seen."""
+        return self.seen.is_now(rows) and (self.entries is None or self.entries.are_now(rows))
+
 
 _KNOWN: MutableMapping[Tensor, _Known] = WeakTensorKeyDictionary()
 _LOCK = threading.RLock()
@@ -152,7 +166,7 @@ _LOCK = threading.RLock()
 def _entries_of(rows: Tensor) -> _Entries | None:
     with _LOCK:
         known = _KNOWN.get(rows)
-        if known is None or not known.seen.is_now(rows):
+        if known is None or not known.is_now(rows):
             _KNOWN[rows] = _Known(SeenTensor(rows))
             return None
         if not known.is_looked_at:
@@ -164,8 +178,6 @@ def _entries_of(rows: Tensor) -> _Entries | None:
 
 
 def _is_mostly_zeros(rows: Tensor) -> bool:
-    sample = rows[:: max(1, len(rows) // _SAMPLED_ROWS)]
-    return all(
-        each.numel() > 0 and each.count_nonzero() <= MOST_FILLED * each.numel()
-        for each in (sample, rows)
-    )
+    sample = rows[:: max(1, len(rows) // _SAMPLED)]
+    is_so = all(each.count_nonzero() <= MOST_FILLED * each.numel() for each in (sample, rows))
+    return is_so and bool(rows.any())  # of zeros alone nothing would show a write

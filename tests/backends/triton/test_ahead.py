@@ -19,7 +19,7 @@ from hetune.variants.kernel.passes.fuse import fused
 from hetune.variants.registry import KernelSource
 
 from ...registry.alive import wait_for_end
-from ..launches import ACTIVATED, RGCN, SOFTMAX
+from ..launches import ACTIVATED, PAIRS, RGCN, SOFTMAX
 
 pytest.importorskip("triton")
 GOLDEN = {"rgcn": RGCN.format(d=63), "softmax": SOFTMAX.format(d=16, h=2)}
@@ -67,7 +67,7 @@ def test_products_with_functions_of_their_rows_compile(capability, precision, tm
 
 def test_the_largest_tile_of_variants_fits_small_cards(tmp_path):
     """Programs have 99 KB of shared memory on sm_86, sm_89 and sm_120; a sum takes a third."""
-    launch = parse(RGCN.format(d=256))
+    launch = parse(PAIRS.format(k=256, n=256))
     text = emit(launch, GpuSchedule(tile_rows=128, warps=8)).source.text
     TritonCompiler(89).compile(text, tmp_path / "out")
     with zipfile.ZipFile(tmp_path / "out") as archive:

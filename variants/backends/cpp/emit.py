@@ -10,7 +10,7 @@ from hetune.variants.backends.cpp.abi import Arguments, CountSlot, Slot
 from hetune.variants.backends.cpp.codegen import print_unit
 from hetune.variants.backends.cpp.lower import lower
 from hetune.variants.backends.describe import launch_name
-from hetune.variants.kernel.nodes import Launch, Schedule
+from hetune.variants.kernel.nodes import Launch, Outer, Schedule
 from hetune.variants.kernel.text import show, show_schedule
 from hetune.variants.kernel.verify import verify
 from hetune.variants.registry.records import KernelSource
@@ -38,7 +38,8 @@ def emit(launch: Launch, schedule: Schedule) -> Emitted:
     recipe = f"{show(launch)}{show_schedule(schedule)}"
     arguments = Arguments(launch)
     unit = lower(launch, schedule, arguments, show_schedule(schedule))
-    source = KernelSource(launch_name(launch, recipe), f"{_prelude()}\n{print_unit(unit)}", recipe)
+    helpers = _prelude(*(("flush_denormals",) if isinstance(launch.kernels[0], Outer) else ()))
+    source = KernelSource(launch_name(launch, recipe), f"{helpers}\n{print_unit(unit)}", recipe)
     return Emitted(
         source,
         tuple(slot for slot, _ in arguments.pointers),
@@ -47,6 +48,7 @@ def emit(launch: Launch, schedule: Schedule) -> Emitted:
 
 
 @cache
-def _prelude() -> str:
-    files = (resources.files(__package__) / name for name in ("prelude.hpp", "functions.hpp"))
+def _prelude(*more: str) -> str:
+    names = "prelude", "functions", *more
+    files = (resources.files(__package__) / f"{name}.hpp" for name in names)
     return "\n".join(file.read_text(encoding="utf-8") for file in files)

@@ -31,7 +31,6 @@ from hetune.variants.backends.cpp.target import (
 )
 from hetune.variants.backends.cpp.traversal import TraversalLowering
 from hetune.variants.backends.slots import BufferSlot
-from hetune.variants.errors import KernelError
 from hetune.variants.kernel.blocks import is_node_blocked
 from hetune.variants.kernel.nodes import Gemm, Kernel, Launch, Outer, Rows, Schedule, Traversal
 from hetune.variants.kernel.passes.idle import leaves_out_idle
@@ -103,7 +102,8 @@ def _by_blocks(
         lowered: GemmLowering | TraversalLowering
         if isinstance(kernel, Gemm):
             lowered = GemmLowering(kernel, name, launch, schedule, arguments, node_blocked)
-        elif isinstance(kernel, Traversal):
+        else:
+            assert isinstance(kernel, Traversal), "verified: an Outer has a launch of its own"
             folded = has_folded_dots(kernel, launch, schedule.lanes)
             lowered = (FoldedDots if folded else TraversalLowering)(
                 kernel,
@@ -114,8 +114,6 @@ def _by_blocks(
                 node_blocked,
                 leaves_out_idle=i in idle,
             )
-        else:
-            raise KernelError("sums into types are no block's: give them their own launch")
         functions += lowered.functions()
     return tuple(functions), (*_own_scratch(launch, arguments), *calls)
 

@@ -106,7 +106,7 @@ class Operand:
         if self.is_computed and not isinstance(factor.x, SegmentSum):
             return [
                 Declare(array, f"active[M][{width}]"),
-                For("int", "m", "0", "M", tuple(self.activate(factor.x, row, width))),
+                For("int", "m", "0", "M", tuple(self._activate(factor.x, row, width))),
                 pointers,
                 each_row(Assign("x[m]", "active[m]")),
             ]
@@ -128,7 +128,7 @@ class Operand:
         )
         return list(total)
 
-    def activate(self, x: Direct | Gather, row: str, width: int) -> list[Statement]:
+    def _activate(self, x: Direct | Gather, row: str, width: int) -> list[Statement]:
         """Computes the operand of a row into ``active[m]``."""
         pointers = f"const {pointer_type(self.element)}"
         body: list[Statement] = [Declare(pointers, "raw", self.pointer(row))]

@@ -1,7 +1,7 @@
 """Lowers an Outer: chunks of rows of one type, whose sums are added up in order.
 
 A chunk's rows come in panels, and each panel goes through register tiles of the sum: some rows of
-the left operand's columns times some vectors of the right one's.
+the left operand's columns times some vectors of the right one's. Denormal floats count as 0.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class OuterLowering:
                 describe_outer(self.outer),
                 f"NOINLINE void {self.name}",
                 ("const Context& c", "int64_t block"),
-                (For("int32_t", "g", *bounds, chunk),),
+                (Declare("FlushDenormals", "flush"), For("int32_t", "g", *bounds, chunk)),
             ),
             self._end(),
         )

@@ -130,6 +130,7 @@ NOINLINE void kernel_0_chunk(
 
 // w = sum of a * x[src] outer y[dst], for every edge of group 'd'
 NOINLINE void kernel_0(const Context& c, int64_t block) {
+    FlushDenormals flush;
     for (int32_t g = c.chunk_block_ptr[block]; g < c.chunk_block_ptr[block + 1]; ++g) {
         const int32_t term = c.chunk_terms[g];
         const int32_t count = c.chunk_group_ptr[g + 1] - c.chunk_group_ptr[g];
