@@ -117,3 +117,18 @@ def test_batches_of_several_types_of_nodes():
         for name, rows in expected.items():
             torch.testing.assert_close(found[name], rows)
     assert all(layer.variant for layer in compiled.report().layers)
+
+
+def test_attention_from_other_nodes_is_trained():
+    """A weight times rows of nodes is an operand of a weight's gradient."""
+    layer = pyg.GATConv((WIDTH, WIDTH), 4, heads=2, add_self_loops=False)
+    compiled = hetune.compile(layer, backend="torch")
+    random = torch.Generator().manual_seed(0)
+    edges = torch.stack([torch.randint(0, n, (400,), generator=random) for n in (90, 40)])
+    rows = tuple(torch.randn(n, WIDTH, generator=random, requires_grad=True) for n in (90, 40))
+    given = (*rows, *layer.parameters())
+    found, expected = (
+        torch.autograd.grad(run(rows, edges).square().sum(), given) for run in (compiled, layer)
+    )
+    assert str(compiled.status()).endswith("with gradients")
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)

@@ -161,8 +161,10 @@ def _times(builder: Builder, factors: list[str], rows: str) -> str:
     if not factors:
         return rows
     scale = _product(builder, sorted(factors, key=lambda f: len(builder.types[f].shape)))
-    kind = builder.types[rows]
-    if builder.types[scale].space is not kind.space:
+    own, kind = builder.types[scale], builder.types[rows]
+    if kind.space is Space.SHARED:  # a weight that rows are multiplied with
+        rows = builder.emit(Take(rows, own.space, End.NONE, own.group), f"{rows}_rows")
+    elif own.space is not kind.space:
         scale = builder.emit(Take(scale, kind.space, End.NONE, kind.group), f"{scale}_rows")
     return builder.emit(Map("mul", (scale, rows)), f"{rows}_scaled")
 
