@@ -4,9 +4,10 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from rich.console import Console
+if TYPE_CHECKING:  # a machine lent for measuring may be without it
+    from rich.console import Console
 
 SCHEMA = 1
 OWN = "hetune/compile"
@@ -101,7 +102,7 @@ def memory_ratio(cell: dict[str, Any]) -> float | None:
     return own / base if own is not None and base else None
 
 
-def print_cells(cells: Iterable[dict[str, Any]], console: Console) -> None:
+def print_cells(cells: Iterable[dict[str, Any]], console: "Console") -> None:
     """Milliseconds of each candidate, of its preparation, and its peak memory; or what it lacks."""
     for cell in cells:
         console.print(f"[bold]{cell['key']}[/bold]")
