@@ -1,0 +1,229 @@
+"""Runs scores that were taken apart: rows of queries meet rows of candidates in products."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.passes.pairs import PairDistance, PairNumber, PairProduct, PairScore
+from hetune.variants.program.apply import apply_map
+from hetune.variants.program.interpret import interpret, interpret_results
+from hetune.variants.program.nodes import End, Map, Program, Space, operands
+
+_NEAR = 0.02
+"""Squared distances below this part of the squared lengths are computed from differences: in
+products they would lose digits."""
+_AT_ONCE = 1 << 20
+"""Elements of differences that there are at a time."""
+
+_Rows = dict[str, tuple[Tensor, ...]]
+
+
+def pair_scores(
+    score: PairScore,
+    values: Mapping[str, Tensor],
+    nodes: Tensor,
+    types: Tensor,
+    candidates: Tensor | None = None,
+) -> Tensor:
+    """Scores of candidates, all or some.
+
+    Args:
+        score: A score, taken apart.
+        values: A tensor for each parameter of its program: rows of nodes [N, *row shape], weights
+            [types, *row shape], all of one float dtype.
+        nodes: int64 [B], what is at the other end of each edge.
+        types: int64 [B], the type of each.
+        candidates: int64 [chunks, K]: B / chunks queries in a row share a chunk's candidates. Only
+            where keys do not depend on types. All nodes by default.
+
+    Returns:
+        [B, N] or [B, K], of the values' dtype. Differentiable.
+    """
+    run = _Run(score, values)
+    queries = run.queries(nodes, types)
+    if candidates is not None:
+        chunks, count = candidates.shape
+        queries = {
+            name: tuple(
+                rows.view(chunks, len(rows) // max(chunks, 1), *rows.shape[1:]) for rows in tensors
+            )
+            for name, tensors in queries.items()
+        }
+        found = _meet(score, queries, run.keys(candidates, None), count)
+        return found.flatten(0, 1)
+    everyone = torch.arange(run.num_nodes, device=nodes.device)
+    if not score.by_type:
+        return _meet(score, queries, run.keys(everyone, None), run.num_nodes)
+    order = types.argsort(stable=True)
+    kinds, counts = torch.unique_consecutive(types[order], return_counts=True)
+    parts: list[Tensor] = []
+    for kind, rows in zip(kinds, torch.split(order, counts.tolist()), strict=True):
+        keys = run.keys(everyone, kind)
+        part = {name: tuple(t[rows] for t in tensors) for name, tensors in queries.items()}
+        parts.append(_meet(score, part, keys, run.num_nodes))
+    if not parts:  # of no query
+        return _meet(score, queries, run.keys(everyone, None), run.num_nodes)
+    return torch.cat(parts)[order.argsort()]
+
+
+def edge_scores(
+    program: Program, values: Mapping[str, Tensor], nodes: Tensor, types: Tensor, end: End
+) -> Tensor:
+    """Scores of all nodes by an edge for each, some queries at a time.
+
+    Args:
+        program: A verified program whose result is one number of each edge.
+        values: As of `pair_scores`, as are the next two.
+        nodes: int64 [B].
+        types: int64 [B].
+        end: The end of edges that candidates are at.
+
+    Returns:
+        [B, N], of the values' dtype.
+    """
+    counts = {param.type.space: len(values[param.name]) for param in program.params}
+    everyone = torch.arange(counts[Space.NODE], device=nodes.device)
+    widest = max(kind.width for kind in program.types.values() if kind.space is Space.EDGE)
+    parts = []
+    for rows in torch.split(torch.arange(len(nodes)), max(1, _AT_ONCE // (widest * len(everyone)))):
+        fixed = nodes[rows].repeat_interleave(len(everyone)).int()
+        others = everyone.repeat(len(rows)).int()
+        graph = HeteroGraph(
+            *((fixed, others) if end is End.DST else (others, fixed)),
+            types[rows].repeat_interleave(len(everyone)).int(),
+            num_nodes=len(everyone),
+            num_etypes=counts.get(Space.ETYPE, 1),
+            validate=False,
+        )
+        parts.append(interpret(program, values, graph).view(len(rows), len(everyone)))
+    return torch.cat(parts)
+
+
+class _Run:
+    """Makes rows of queries and keys."""
+
+    def __init__(self, score: PairScore, values: Mapping[str, Tensor]) -> None:
+        self._score, self._values = score, values
+        products = [leaf for leaf in score.leaves.values() if isinstance(leaf, PairProduct)]
+        self._ones = {product.ones for product in products}
+        self._like = next(iter(values.values()))
+        programs = [score.queries, *(product.slopes for product in products)]
+        programs += [] if score.keys is None else [score.keys]
+        params = [param for program in programs for param in program.params]
+        of = {param.type.space: param.name for param in params if param.name in values}
+        nodes = of.get(Space.NODE) or next(iter(score.tables.values()))
+        self.num_nodes = len(values[nodes])
+        self._num_types = len(values[of[Space.ETYPE]]) if Space.ETYPE in of else 1
+
+    def queries(self, nodes: Tensor, types: Tensor) -> _Rows:
+        """What each leaf needs of the queries."""
+        score, zeros = self._score, torch.zeros_like(nodes)
+        ends = (nodes, zeros) if score.end is End.DST else (zeros, nodes)
+        graph = self._edges(*ends, types)
+        results = self._interpreted(score.queries, graph)
+        rows: _Rows = {}
+        for name, leaf in score.leaves.items():
+            match leaf:
+                case PairProduct(slopes, _, offset):
+                    found = self._interpreted(slopes, graph)
+                    flat = torch.cat([_flat(slope, 1) for slope in found], -1)
+                    rows[name] = (flat,) if offset is None else (flat, results[offset])
+                case PairDistance(query=of):
+                    rows[name] = (results[of],)
+                case PairNumber(int(of)):
+                    rows[name] = (results[of],)
+        return rows
+
+    def keys(self, candidates: Tensor, kind: Tensor | None) -> dict[str, Tensor]:
+        """Rows of candidates [..., K], with edges of a type, as [..., K, width]."""
+        score, flat = self._score, candidates.flatten()
+        everyone = candidates.dim() == 1
+        found = {
+            name: self._values[table] if everyone else self._values[table][candidates]
+            for name, table in score.tables.items()
+        }
+        if score.keys is not None:
+            zeros = torch.zeros_like(flat)
+            ends = (zeros, flat) if score.end is End.DST else (flat, zeros)
+            graph = self._edges(*ends, zeros if kind is None else kind.expand_as(flat))
+            made = self._interpreted(score.keys, graph)
+            for name, rows in zip(score.keys.results, made, strict=True):
+                found[name] = rows.view(*candidates.shape, *rows.shape[1:])
+        return {name: _flat(rows, candidates.dim()) for name, rows in found.items()}
+
+    def _edges(self, src: Tensor, dst: Tensor, types: Tensor) -> HeteroGraph:
+        return HeteroGraph(
+            *(src.int(), dst.int(), types.int()),
+            num_nodes=self.num_nodes,
+            num_etypes=self._num_types,
+            validate=False,
+        )
+
+    def _interpreted(self, program: Program, graph: HeteroGraph) -> tuple[Tensor, ...]:
+        given = dict(self._values)
+        for param in program.params:
+            if param.name not in given:  # keys, or the gradient of a score
+                number = 1.0 if param.name in self._ones else 0.0
+                shape = (graph.num_edges, *param.type.shape)
+                given[param.name] = self._like.new_full(shape, number)
+        return interpret_results(program, given, graph)
+
+
+def _flat(rows: Tensor, leading: int) -> Tensor:
+    """Rows with all axes as one after some leading ones."""
+    return rows.reshape(*rows.shape[:leading], math.prod(rows.shape[leading:]))
+
+
+def _meet(score: PairScore, queries: _Rows, keys: Mapping[str, Tensor], count: int) -> Tensor:
+    """Scores [..., B, count] of queries [..., B, width] with keys [..., count, width]."""
+    known: dict[str, Tensor] = {}
+    for name, leaf in score.leaves.items():
+        match leaf:
+            case PairProduct(keys=names):
+                slopes, *offset = queries[name]
+                met = slopes @ torch.cat([keys[key] for key in names], -1).mT
+                known[name] = met.add_(offset[0].unsqueeze(-1)) if offset else met
+            case PairDistance():
+                known[name] = _distances(leaf, queries[name][0], keys[leaf.key])
+            case PairNumber(str(key)):
+                known[name] = keys[key].mT
+            case PairNumber():
+                known[name] = queries[name][0].unsqueeze(-1)
+    lets = score.outer.lets
+    last_read = {name: let.name for let in lets for name in operands(let.op)}
+    for let in lets:
+        assert isinstance(let.op, Map)
+        known[let.name] = apply_map(let.op.fn, [known[n] for n in let.op.args], let.op.const)
+        for name in let.op.args:
+            if last_read[name] == let.name:
+                known.pop(name, None)
+    found = known[score.outer.result]
+    return found.expand(*found.shape[:-1], count)
+
+
+def _distances(leaf: PairDistance, rows: Tensor, keys: Tensor) -> Tensor:
+    """As `PairDistance` says, of [..., B, width] and [..., count, width]."""
+    rows = -rows if leaf.sign > 0 else rows
+    if leaf.power == 2:
+        found = _squared_distances(rows, keys)
+    else:
+        found = torch.cdist(rows, keys, p=leaf.power)
+        if leaf.power not in (1, math.inf):
+            found = found.pow(leaf.power)
+    return found if leaf.scale == 1 else found * leaf.scale
+
+
+def _squared_distances(rows: Tensor, keys: Tensor) -> Tensor:
+    lengths = rows.square().sum(-1).unsqueeze(-1) + keys.square().sum(-1).unsqueeze(-2)
+    found = torch.sub(lengths, rows @ keys.mT, alpha=2)
+    near = (found < lengths * _NEAR).nonzero()
+    for at in torch.split(near, max(1, _AT_ONCE // rows.shape[-1])):
+        *chunk, row, key = at.unbind(-1)
+        difference = rows[(*chunk, row)] - keys[(*chunk, key)]
+        found[(*chunk, row, key)] = difference.square().sum(-1)
+    return found
