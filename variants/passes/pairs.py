@@ -16,8 +16,8 @@ from hetune.variants.passes.rewrite import users
 from hetune.variants.passes.split_ends import (
     Dependence,
     Dependences,
-    is_linear,
     dependences,
+    is_linear,
     split_ends,
 )
 from hetune.variants.program.nodes import (
