@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from hetune.variants.errors import GraphError
 from hetune.variants.graph import index_native
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
@@ -67,9 +65,8 @@ class BatchIndex(GraphIndex):
         return self.dst_pair_node.numel()
 
     def _pairs(self, end: int) -> tuple[Tensor, ...]:
-        counts = self.num_ids, self.num_etypes
-        build = lambda: index_native.pairs(self._edges[end], self._edges[2], *counts)  # noqa: E731
-        return self.step(f"pairs({end})", build)
+        given = self._edges[end], self._edges[2], self.num_ids, self.num_etypes
+        return self.step(f"pairs({end})", lambda: index_native.pairs(*given))
 
     def _column(self, name: str) -> Tensor:
         return self._edges[_COLUMNS.index(name)] if name in _COLUMNS else self.position
