@@ -54,20 +54,19 @@ def pair_scores(
             )
             for name, tensors in queries.items()
         }
-        found = _meet(score, queries, run.keys(candidates, None), count)
+        found = _meet(score, queries, run.keys(candidates, 0), count)
         return found.flatten(0, 1)
-    everyone = torch.arange(run.num_nodes, device=nodes.device)
     if not score.by_type:
-        return _meet(score, queries, run.keys(everyone, None), run.num_nodes)
+        return _meet(score, queries, run.keys(None, 0), run.num_nodes)
     order = types.argsort(stable=True)
     kinds, counts = torch.unique_consecutive(types[order], return_counts=True)
     parts: list[Tensor] = []
-    for kind, rows in zip(kinds, torch.split(order, counts.tolist()), strict=True):
-        keys = run.keys(everyone, kind)
+    for kind, rows in zip(kinds.tolist(), torch.split(order, counts.tolist()), strict=True):
+        keys = run.keys(None, kind)
         part = {name: tuple(t[rows] for t in tensors) for name, tensors in queries.items()}
         parts.append(_meet(score, part, keys, run.num_nodes))
     if not parts:  # of no query
-        return _meet(score, queries, run.keys(everyone, None), run.num_nodes)
+        return _meet(score, queries, run.keys(None, 0), run.num_nodes)
     return torch.cat(parts)[order.argsort()]
 
 
@@ -139,22 +138,30 @@ class _Run:
                     rows[name] = (results[of],)
         return rows
 
-    def keys(self, candidates: Tensor, kind: Tensor | None) -> dict[str, Tensor]:
-        """Rows of candidates [..., K], with edges of a type, as [..., K, width]."""
-        score, flat = self._score, candidates.flatten()
-        everyone = candidates.dim() == 1
-        found = {
-            name: self._values[table] if everyone else self._values[table][candidates]
-            for name, table in score.tables.items()
-        }
+    def keys(self, candidates: Tensor | None, kind: int) -> dict[str, Tensor]:
+        """Rows of candidates [chunks, K], or of all nodes, with edges of a type: [..., width]."""
+        score, leading = self._score, 1 if candidates is None else 2
+
+        def given(name: str) -> Tensor:
+            table = self._values[name]
+            return table if candidates is None else table[candidates]
+
+        found = {name: given(table) for name, table in score.tables.items()}
         if score.keys is not None:
-            zeros = torch.zeros_like(flat)
-            ends = (zeros, flat) if score.end is End.DST else (flat, zeros)
-            graph = self._edges(*ends, zeros if kind is None else kind.expand_as(flat))
-            made = self._interpreted(score.keys, graph)
-            for name, rows in zip(score.keys.results, made, strict=True):
-                found[name] = rows.view(*candidates.shape, *rows.shape[1:])
-        return {name: _flat(rows, candidates.dim()) for name, rows in found.items()}
+            values = {
+                p.name: given(p.name).flatten(0, leading - 1)
+                if p.type.space is Space.NODE
+                else _row(self._values[p.name], kind)
+                for p in score.keys.params
+            }
+            count = self.num_nodes if candidates is None else candidates.numel()
+            none = torch.empty(0, dtype=torch.int32, device=self._like.device)
+            graph = HeteroGraph(none, none, num_nodes=count, validate=False)
+            made = interpret_results(score.keys, values, graph)
+            for key, rows in zip(score.made, made, strict=True):
+                shape = rows.shape[:1] if candidates is None else candidates.shape
+                found[key] = rows.view(*shape, *rows.shape[1:])
+        return {name: _flat(rows, leading) for name, rows in found.items()}
 
     def _edges(self, src: Tensor, dst: Tensor, types: Tensor) -> HeteroGraph:
         return HeteroGraph(
@@ -172,6 +179,11 @@ class _Run:
                 shape = (graph.num_edges, *param.type.shape)
                 given[param.name] = self._like.new_full(shape, number)
         return interpret_results(program, given, graph)
+
+
+def _row(weight: Tensor, kind: int) -> Tensor:
+    """A type's row [1, ...] of a weight of types; the only one of a weight that all share."""
+    return weight[kind : kind + 1] if len(weight) > 1 else weight
 
 
 def _flat(rows: Tensor, leading: int) -> Tensor:
@@ -220,8 +232,9 @@ def _distances(leaf: PairDistance, rows: Tensor, keys: Tensor) -> Tensor:
 
 def _squared_distances(rows: Tensor, keys: Tensor) -> Tensor:
     lengths = rows.square().sum(-1).unsqueeze(-1) + keys.square().sum(-1).unsqueeze(-2)
-    found = torch.sub(lengths, rows @ keys.mT, alpha=2)
-    near = (found < lengths * _NEAR).nonzero()
+    add_product = torch.addmm if rows.dim() == 2 else torch.baddbmm
+    found = add_product(lengths, rows, keys.mT, alpha=-2)
+    near = (found.detach() < lengths.detach().mul_(_NEAR)).nonzero()
     for at in torch.split(near, max(1, _AT_ONCE // rows.shape[-1])):
         *chunk, row, key = at.unbind(-1)
         difference = rows[(*chunk, row)] - keys[(*chunk, key)]
