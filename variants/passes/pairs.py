@@ -20,6 +20,7 @@ from hetune.variants.passes.split_ends import (
     is_linear,
     split_ends,
 )
+from hetune.variants.program.builder import Builder
 from hetune.variants.program.nodes import (
     Concat,
     Dot,
@@ -38,6 +39,7 @@ from hetune.variants.program.nodes import (
     Take,
     Type,
     operands,
+    with_operands,
 )
 
 
@@ -94,7 +96,9 @@ class PairScore:
         queries: An edge program: what is made of the other end and the type. It may read keys as
             features, which are 0.
         tables: Keys that are rows of one of the program's features of nodes, with its name.
-        keys: An edge program: all other keys. None where there are none.
+        keys: A node program: all other keys, of all edges' types or of one, whose weights are then
+            shared. None where there are none.
+        made: The names of its results.
         by_type: Whether keys depend on types.
         leaves: What `outer` is made of, by the names of its features.
         outer: Elementwise functions of numbers.
@@ -104,6 +108,7 @@ class PairScore:
     queries: Program
     tables: Mapping[str, str]
     keys: Program | None
+    made: tuple[str, ...]
     by_type: bool
     leaves: Mapping[str, PairProduct | PairDistance | PairNumber]
     outer: Program
@@ -163,6 +168,25 @@ def _key_sets(program: Program, known: Dependences) -> Iterator[tuple[str, ...]]
         )
 
 
+def _on_nodes(program: Program) -> Program:
+    """Edge rows of candidates, of one type, as rows of nodes."""
+    spaces = {Space.EDGE: Space.NODE, Space.ETYPE: Space.SHARED}
+    params = tuple(
+        replace(p, type=replace(p.type, space=spaces.get(p.type.space, p.type.space)))
+        for p in without_unread(clean(program)).params
+    )
+    builder = Builder(params)
+    renamed = {param.name: param.name for param in params}
+    for let in clean(program).lets:
+        op = with_operands(let.op, tuple(renamed[name] for name in operands(let.op)))
+        if isinstance(op, Take) and builder.types[op.x].space is Space.NODE:
+            renamed[let.name] = op.x
+        else:
+            op = replace(op, space=Space.NODE) if isinstance(op, Take) else op
+            renamed[let.name] = builder.emit(op, let.name)
+    return builder.finish(program, tuple(renamed[name] for name in program.results))
+
+
 class _Separation:
     """Takes a program apart at some of its values: the keys."""
 
@@ -192,10 +216,10 @@ class _Separation:
         others = tuple(name for name in made if name not in tables)
         numbers = tuple(Param(name, Type(Space.EDGE), "feature") for name in self._leaves)
         outer = replace(program, params=numbers, lets=tuple(self._outer.values()))
-        keys = without_unread(clean(replace(program, results=others))) if others else None
+        keys = _on_nodes(replace(program, results=others)) if others else None
         by_type = any(Dependence.TYPE in self._known[name] for name in others)
         queries = self._above_keys(tuple(self._queries))
-        return PairScore(self._end, queries, tables, keys, by_type, self._leaves, outer)
+        return PairScore(self._end, queries, tables, keys, others, by_type, self._leaves, outer)
 
     def _above_keys(self, results: tuple[str, ...]) -> Program:
         """What results are made of, with keys as features."""

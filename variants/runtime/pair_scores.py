@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -12,13 +12,11 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.passes.pairs import PairDistance, PairNumber, PairProduct, PairScore
 from hetune.variants.program.apply import apply_map
 from hetune.variants.program.interpret import interpret, interpret_results
-from hetune.variants.program.nodes import End, Map, Program, Space, operands
+from hetune.variants.program.nodes import End, Map, Program, Space
+from hetune.variants.runtime.pair_products import row_blocks, squared_distances
 
-_NEAR = 0.02
-"""Squared distances below this part of the squared lengths are computed from differences: in
-products they would lose digits."""
 _AT_ONCE = 1 << 20
-"""Elements of differences that there are at a time."""
+"""Elements of rows of edges that there are at a time."""
 
 _Rows = dict[str, tuple[Tensor, ...]]
 
@@ -48,26 +46,21 @@ def pair_scores(
     queries = run.queries(nodes, types)
     if candidates is not None:
         chunks, count = candidates.shape
+        shape = (chunks, len(nodes) // max(chunks, 1))
         queries = {
-            name: tuple(
-                rows.view(chunks, len(rows) // max(chunks, 1), *rows.shape[1:]) for rows in tensors
-            )
+            name: tuple(rows.view(*shape, *rows.shape[1:]) for rows in tensors)
             for name, tensors in queries.items()
         }
-        found = _meet(score, queries, run.keys(candidates, None), count)
-        return found.flatten(0, 1)
-    everyone = torch.arange(run.num_nodes, device=nodes.device)
-    if not score.by_type:
-        return _meet(score, queries, run.keys(everyone, None), run.num_nodes)
+        return _meet(score, queries, run.keys(candidates, 0), (*shape, count)).flatten(0, 1)
+    if not score.by_type or not len(nodes):
+        return _meet(score, queries, run.keys(None, 0), (len(nodes), run.num_nodes))
     order = types.argsort(stable=True)
     kinds, counts = torch.unique_consecutive(types[order], return_counts=True)
     parts: list[Tensor] = []
-    for kind, rows in zip(kinds, torch.split(order, counts.tolist()), strict=True):
-        keys = run.keys(everyone, kind)
+    for kind, rows in zip(kinds.tolist(), torch.split(order, counts.tolist()), strict=True):
+        keys = run.keys(None, kind)
         part = {name: tuple(t[rows] for t in tensors) for name, tensors in queries.items()}
-        parts.append(_meet(score, part, keys, run.num_nodes))
-    if not parts:  # of no query
-        return _meet(score, queries, run.keys(everyone, None), run.num_nodes)
+        parts.append(_meet(score, part, keys, (len(rows), run.num_nodes)))
     return torch.cat(parts)[order.argsort()]
 
 
@@ -131,7 +124,7 @@ class _Run:
             match leaf:
                 case PairProduct(slopes, _, offset):
                     found = self._interpreted(slopes, graph)
-                    flat = torch.cat([_flat(slope, 1) for slope in found], -1)
+                    flat = _side_by_side([_flat(slope, 1) for slope in found])
                     rows[name] = (flat,) if offset is None else (flat, results[offset])
                 case PairDistance(query=of):
                     rows[name] = (results[of],)
@@ -139,22 +132,30 @@ class _Run:
                     rows[name] = (results[of],)
         return rows
 
-    def keys(self, candidates: Tensor, kind: Tensor | None) -> dict[str, Tensor]:
-        """Rows of candidates [..., K], with edges of a type, as [..., K, width]."""
-        score, flat = self._score, candidates.flatten()
-        everyone = candidates.dim() == 1
-        found = {
-            name: self._values[table] if everyone else self._values[table][candidates]
-            for name, table in score.tables.items()
-        }
+    def keys(self, candidates: Tensor | None, kind: int) -> dict[str, Tensor]:
+        """Rows of candidates [chunks, K], or of all nodes, with edges of a type: [..., width]."""
+        score, leading = self._score, 1 if candidates is None else 2
+
+        def given(name: str) -> Tensor:
+            table = self._values[name]
+            return table if candidates is None else table[candidates]
+
+        found = {name: given(table) for name, table in score.tables.items()}
         if score.keys is not None:
-            zeros = torch.zeros_like(flat)
-            ends = (zeros, flat) if score.end is End.DST else (flat, zeros)
-            graph = self._edges(*ends, zeros if kind is None else kind.expand_as(flat))
-            made = self._interpreted(score.keys, graph)
-            for name, rows in zip(score.keys.results, made, strict=True):
-                found[name] = rows.view(*candidates.shape, *rows.shape[1:])
-        return {name: _flat(rows, candidates.dim()) for name, rows in found.items()}
+            values = {
+                p.name: given(p.name).flatten(0, leading - 1)
+                if p.type.space is Space.NODE
+                else _row(self._values[p.name], kind)
+                for p in score.keys.params
+            }
+            count = self.num_nodes if candidates is None else candidates.numel()
+            none = torch.empty(0, dtype=torch.int32, device=self._like.device)
+            graph = HeteroGraph(none, none, num_nodes=count, validate=False)
+            made = interpret_results(score.keys, values, graph)
+            for key, rows in zip(score.made, made, strict=True):
+                shape = rows.shape[:1] if candidates is None else candidates.shape
+                found[key] = rows.view(*shape, *rows.shape[1:])
+        return {name: _flat(rows, leading) for name, rows in found.items()}
 
     def _edges(self, src: Tensor, dst: Tensor, types: Tensor) -> HeteroGraph:
         return HeteroGraph(
@@ -174,56 +175,64 @@ class _Run:
         return interpret_results(program, given, graph)
 
 
+def _row(weight: Tensor, kind: int) -> Tensor:
+    """A type's row [1, ...] of a weight of types; the only one of a weight that all share."""
+    return weight[kind : kind + 1] if len(weight) > 1 else weight
+
+
 def _flat(rows: Tensor, leading: int) -> Tensor:
     """Rows with all axes as one after some leading ones."""
     return rows.reshape(*rows.shape[:leading], math.prod(rows.shape[leading:]))
 
 
-def _meet(score: PairScore, queries: _Rows, keys: Mapping[str, Tensor], count: int) -> Tensor:
+def _meet(
+    score: PairScore, queries: _Rows, keys: Mapping[str, Tensor], shape: Sequence[int]
+) -> Tensor:
     """Scores [..., B, count] of queries [..., B, width] with keys [..., count, width]."""
-    known: dict[str, Tensor] = {}
+    numbers: dict[str, Tensor] = {}
     for name, leaf in score.leaves.items():
         match leaf:
             case PairProduct(keys=names):
                 slopes, *offset = queries[name]
-                met = slopes @ torch.cat([keys[key] for key in names], -1).mT
-                known[name] = met.add_(offset[0].unsqueeze(-1)) if offset else met
+                met = slopes @ _side_by_side([keys[key] for key in names]).mT
+                numbers[name] = met.add_(offset[0].unsqueeze(-1)) if offset else met
             case PairDistance():
-                known[name] = _distances(leaf, queries[name][0], keys[leaf.key])
+                numbers[name] = _distances(leaf, queries[name][0], keys[leaf.key])
             case PairNumber(str(key)):
-                known[name] = keys[key].mT
+                numbers[name] = keys[key].mT
             case PairNumber():
-                known[name] = queries[name][0].unsqueeze(-1)
-    lets = score.outer.lets
-    last_read = {name: let.name for let in lets for name in operands(let.op)}
-    for let in lets:
-        assert isinstance(let.op, Map)
-        known[let.name] = apply_map(let.op.fn, [known[n] for n in let.op.args], let.op.const)
-        for name in let.op.args:
-            if last_read[name] == let.name:
-                known.pop(name, None)
-    found = known[score.outer.result]
-    return found.expand(*found.shape[:-1], count)
+                numbers[name] = queries[name][0].unsqueeze(-1)
+    result = score.outer.result
+    if result in numbers:
+        return numbers[result].expand(shape)
+    made = {name for name, leaf in score.leaves.items() if not isinstance(leaf, PairNumber)}
+    out = None
+    for rows in row_blocks(numbers.values(), shape):
+        known = {n: v[..., rows, :] if v.shape[-2] > 1 else v for n, v in numbers.items()}
+        for let in score.outer.lets:
+            assert isinstance(let.op, Map)
+            known[let.name] = apply_map(let.op.fn, [known[n] for n in let.op.args], let.op.const)
+        found = known[result]
+        if rows == slice(None):
+            return found.expand(shape)
+        if out is None:  # of numbers that no other block reads
+            out = numbers[made.pop()] if made else found.new_empty(shape)
+        out[..., rows, :] = found
+    assert out is not None
+    return out
+
+
+def _side_by_side(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts), -1)
 
 
 def _distances(leaf: PairDistance, rows: Tensor, keys: Tensor) -> Tensor:
     """As `PairDistance` says, of [..., B, width] and [..., count, width]."""
     rows = -rows if leaf.sign > 0 else rows
     if leaf.power == 2:
-        found = _squared_distances(rows, keys)
+        found = squared_distances(rows, keys)
     else:
         found = torch.cdist(rows, keys, p=leaf.power)
         if leaf.power not in (1, math.inf):
             found = found.pow(leaf.power)
     return found if leaf.scale == 1 else found * leaf.scale
-
-
-def _squared_distances(rows: Tensor, keys: Tensor) -> Tensor:
-    lengths = rows.square().sum(-1).unsqueeze(-1) + keys.square().sum(-1).unsqueeze(-2)
-    found = torch.sub(lengths, rows @ keys.mT, alpha=2)
-    near = (found < lengths * _NEAR).nonzero()
-    for at in torch.split(near, max(1, _AT_ONCE // rows.shape[-1])):
-        *chunk, row, key = at.unbind(-1)
-        difference = rows[(*chunk, row)] - keys[(*chunk, key)]
-        found[(*chunk, row, key)] = difference.square().sum(-1)
-    return found
