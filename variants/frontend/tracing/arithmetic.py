@@ -98,7 +98,7 @@ def _rsub(at: Interpreter, shape: Shape, x: Operand, y: Operand, *, alpha: float
 def _from(at: Interpreter, x: Tensor, term: float) -> RowValue:
     if term == 1:
         return unary(at, x, "one_minus")
-    negative = scaled(at, x, -1)
+    negative = scaled(at, x, -1.0)
     return shifted(at, as_symbol(at, negative, tuple(x.shape)), term)
 
 
@@ -212,7 +212,7 @@ _register("__abs__", "abs")
 
 @handles("neg", "__neg__", "negative")
 def _neg(at: Interpreter, shape: Shape, x: Tensor) -> RowValue:
-    return scaled(at, x, -1)
+    return scaled(at, x, -1.0)
 
 
 @handles("leaky_relu")
