@@ -7,7 +7,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 import hetune
-from hetune.variants.frontend.dropout import dropout_mask
+from hetune.variants.program.dropout import dropout_mask
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
 from hetune.variants.testing.layer_gradients import (

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from hetune.variants.frontend.dropout import dropout_mask
+from hetune.variants.program.dropout import dropout_mask
 
 
 @dataclass(frozen=True, slots=True)
