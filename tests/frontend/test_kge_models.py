@@ -198,4 +198,5 @@ class TestPykeen:
             seeded(compiled.score_hrt, batch), seeded(compiled.module.score_hrt, batch)
         )
         compiled.eval()
-        check_close(*({"scores": m.score_hrt(batch)} for m in (compiled, compiled.module)))
+        with torch.no_grad():
+            check_close(*({"scores": m.score_hrt(batch)} for m in (compiled, compiled.module)))

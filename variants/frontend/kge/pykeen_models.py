@@ -89,9 +89,7 @@ def pykeen_score(model: Any) -> ModelScore:
     paths = {name: name.replace("_", "_representations.") for name in named}
     tables = {name: f"{path}._embeddings" for name, path in paths.items()}
     shapes = {name: each._shape for name, each in named.items()}
-    return ModelScore(
-        type(interaction).__name__, function, uses, model, tables, shapes, interaction
-    )
+    return ModelScore(function, uses, model, tables, shapes, interaction)
 
 
 def triple_of(model: Any) -> tuple[Representations, Representations, Representations]:
