@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial, update_wrapper
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import Any, Literal, overload
 
 from torch import Tensor
@@ -14,6 +14,7 @@ from hetune.costmodel.selection.compile import compile
 from hetune.costmodel.selection.weighted_layers import WeightedLayers
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.kge.batch import check_negatives, check_triples
+from hetune.variants.frontend.kge.formulas import FORMULAS, SHARED
 from hetune.variants.frontend.kge.layer import ScoreLayer
 from hetune.variants.frontend.kge.tables import ScoreTables, Tables, bound_tables
 from hetune.variants.frontend.tracing.captured import captured
@@ -22,11 +23,15 @@ Side = Literal["head", "tail"]
 
 
 class ScoreFunction:
-    """Scores triples of a knowledge graph. Made by `score`."""
+    """Scores triples of a knowledge graph. Made by `score`.
+
+    Attributes:
+        shared: Names of arguments that are the same for all triples.
+    """
 
     def __init__(self, function: FunctionType, shared: Iterable[str] = ()) -> None:
         update_wrapper(self, function)
-        self._function, self._shared = function, frozenset(shared)
+        self._function, self.shared = function, frozenset(shared)
         self._signature = inspect.signature(function)
         self._layers = WeightedLayers(partial(compile, dynamic=True))
 
@@ -103,7 +108,7 @@ class ScoreFunction:
         return self._run(triples, self._bound(entity, tail, tables)).view(-1, count)
 
     def _bound(self, entity: Tables, tail: Tables | None, tables: Mapping[str, Any]) -> ScoreTables:
-        return bound_tables(self._signature, self._shared, entity, tail, tables)
+        return bound_tables(self._signature, self.shared, entity, tail, tables)
 
     def _run(self, triples: tuple[Tensor, Tensor, Tensor], given: ScoreTables) -> Tensor:
         entities = tuple(given.entities.values())
@@ -152,3 +157,9 @@ def score(
     if len(inspect.signature(function).parameters) < 3:
         raise InputError(f"{function.__name__} does not take a head, a relation and a tail")
     return ScoreFunction(function, shared)
+
+
+scores = MappingProxyType(
+    {name: ScoreFunction(function, SHARED.get(name, ())) for name, function in FORMULAS.items()}
+)
+"""Score functions of the literature by name in small letters: see `formulas`."""

@@ -1,5 +1,5 @@
 """Score functions of knowledge-graph embeddings, compiled."""
 
-from hetune.costmodel.selection.kge import ScoreFunction, score
+from hetune.costmodel.selection.kge import ScoreFunction, score, scores
 
-__all__ = ["ScoreFunction", "score"]
+__all__ = ["ScoreFunction", "score", "scores"]
