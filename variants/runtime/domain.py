@@ -43,8 +43,16 @@ def split_relations(
 
     def build() -> dict[str, tuple[int, ...]]:
         stats = _index(graph, device).relation_stats
-        at_source = stats.src_pairs < stats.dst_pairs
-        held = {Rule.FEWER_SRC: at_source, Rule.FEWER_DST: ~at_source}
+        fewer_src, fewer_dst = (
+            stats.src_pairs < stats.dst_pairs,
+            stats.dst_pairs < stats.src_pairs,
+        )
+        held = {
+            Rule.FEWER_SRC: fewer_src,
+            Rule.FEWER_DST: ~fewer_src,
+            Rule.REVERSED_SRC: fewer_dst,
+            Rule.REVERSED_DST: ~fewer_dst,
+        }
         return {rule.value: tuple(types.nonzero()[0].tolist()) for rule, types in held.items()}
 
     return graph.state.of(_GROUPS, None, build)
