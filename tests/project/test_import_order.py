@@ -54,7 +54,7 @@ ORDER = (
     "hetune.clients",
 )
 # The public names: what users import, and so may the service and the clients.
-PUBLIC = {"hetune", "hetune.dgl", "hetune.errors", "hetune.layers", "hetune.nn"}
+PUBLIC = {"hetune", "hetune.dgl", "hetune.errors", "hetune.kge", "hetune.layers", "hetune.nn"}
 # Both come after programs, and neither needs the other.
 STRANGERS = {("hetune.variants.passes", "hetune.variants.frontend")}
 

@@ -97,7 +97,7 @@ class HeteroGraph(TypedEdges):
                 mend = "number them from 0, or pass num_nodes"
                 check_found("nodes", num_nodes, src.numel() + dst.numel(), mend)
             check_count("num_nodes", num_nodes)
-            ntype = torch.zeros(num_nodes, dtype=torch.int32, device=src.device)
+            ntype = torch.zeros(1, dtype=torch.int32, device=src.device).expand(num_nodes)
             num_ntypes = _count("ntype", num_ntypes, None, ntype_names)
         else:
             num_ntypes = _count("ntype", num_ntypes, ntype, ntype_names)
@@ -118,7 +118,7 @@ class HeteroGraph(TypedEdges):
             check_columns(TypedEdges(src, dst, etype, ntype, *others), num_nodes, made)
         src, dst = (own_int32(ids, copy=validate) for ids in (src, dst))
         etype = own_int32(etype, copy=validate and "etype" not in made)
-        ntype = own_int32(ntype, copy=validate and "ntype" not in made)
+        ntype = ntype if "ntype" in made else own_int32(ntype, copy=validate)
         super().__init__(src, dst, etype, ntype, *others)
         self.state = GraphState()
         if validate:
@@ -234,7 +234,7 @@ class HeteroGraph(TypedEdges):
         header = [self.num_nodes, self.num_edges, self.ntype_names, self.etype_names, triples]
         digest.update(json.dumps(["HeteroGraph/1", *header]).encode())
         for ids in self._arrays:
-            digest.update(ids.cpu().numpy().astype("<i4", copy=False).data)
+            digest.update(ids.cpu().contiguous().numpy().astype("<i4", copy=False).data)
         return digest.hexdigest()
 
     def unindexed(self) -> "HeteroGraph":

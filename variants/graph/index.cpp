@@ -312,6 +312,38 @@ EXPORT int64_t hetune_index_fill_pairs(const int32_t* dst, const int32_t* etype,
     return 0;
 }
 
+// Numbers the distinct (etype, node) of edges in any order, by etype, then node. The scratch holds
+// 16 bytes per edge each; pair_node and pair_etype have room for one pair per edge. Returns how many.
+EXPORT int64_t hetune_index_pairs(const int32_t* node, const int32_t* etype, int64_t edges,
+                                  int64_t nodes, int64_t etypes, void* scratch_a, void* scratch_b,
+                                  int32_t* pair_of_edge, int32_t* pair_node, int32_t* pair_etype,
+                                  int64_t threads) {
+    return guarded([&] {
+        Edge *a = static_cast<Edge*>(scratch_a), *b = static_cast<Edge*>(scratch_b);
+#pragma omp parallel for schedule(static) num_threads(chunks_for(edges, threads))
+        for (int64_t i = 0; i < edges; ++i) {
+            a[i] = {static_cast<uint32_t>(node[i]), static_cast<uint32_t>(etype[i]), 0,
+                    static_cast<uint32_t>(i)};
+        }
+        Edge* sorted = radix_sort(a, b, &Edge::src, nodes, edges, threads);
+        sorted =
+            radix_sort(sorted, sorted == a ? b : a, &Edge::etype_or_pair, etypes, edges, threads);
+        return number_runs(
+            [=](int64_t i) {
+                return sorted[i].src == sorted[i - 1].src &&
+                       sorted[i].etype_or_pair == sorted[i - 1].etype_or_pair;
+            },
+            [=](int64_t i, int64_t pair, bool is_first) {
+                if (is_first) {
+                    pair_node[pair] = static_cast<int32_t>(sorted[i].src);
+                    pair_etype[pair] = static_cast<int32_t>(sorted[i].etype_or_pair);
+                }
+                pair_of_edge[sorted[i].id] = static_cast<int32_t>(pair);
+            },
+            edges, threads);
+    });
+}
+
 // All indexes of a graph that is small enough for one thread. `out` has room for, one after the
 // other: edge_id, src, dst, etype, src_pair_of_edge, dst_pair_of_edge [edges each]; src_pair_node,
 // src_pair_etype, dst_pair_node, dst_pair_etype, dst_pair_count [one per edge each]; dst_pair_indptr

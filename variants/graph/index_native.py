@@ -66,6 +66,22 @@ def order_edges(
     return out[:5] + pair_columns
 
 
+def pairs(
+    node: torch.Tensor, etype: torch.Tensor, num_nodes: int, num_etypes: int
+) -> tuple[torch.Tensor, ...]:
+    """Number the distinct (etype, node) of edges in any order.
+
+    Returns:
+        `(pair_of_edge, pair_node, pair_etype)`, pairs by etype, then node.
+    """
+    edges = node.numel()
+    scratch = _new(edges * _RECORD_INTS), _new(edges * _RECORD_INTS)
+    out = tuple(_new(edges) for _ in range(3))
+    given = node, etype, edges, num_nodes, num_etypes
+    count = _call("pairs", *given, *scratch, *out, torch.get_num_threads())
+    return out[0], out[1][:count], out[2][:count]
+
+
 def whole(
     src: torch.Tensor,
     dst: torch.Tensor,

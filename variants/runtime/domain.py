@@ -15,6 +15,7 @@ from torch import Tensor
 
 from hetune.variants.errors import GraphError
 from hetune.variants.graph.device_index import DeviceIndex
+from hetune.variants.graph.edge_batch import BatchIndex, EdgeBatch
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.state import GraphSlot
@@ -73,15 +74,21 @@ class Domain:
         graph: The graph.
         device: Where its indexes are built, with torch's operators, as `DeviceIndex`; on the CPU,
             natively, if None.
+        any_order: Whether a plan reads edges and pairs one by one: those of an `EdgeBatch` stay in
+            their own order then.
     """
 
-    def __init__(self, graph: HeteroGraph, device: torch.device | None = None) -> None:
+    def __init__(
+        self, graph: HeteroGraph, device: torch.device | None = None, *, any_order: bool = False
+    ) -> None:
         self._graph = weakref.ref(graph)
         self._counts: dict[tuple[Space, str], int] = {}
         self._all_counts: tuple[tuple[Rows, ...], NDArray[np.float64]] | None = None
         self._by_group: dict[str, RelationSums] = {}
         self._indexes: dict[str, GraphIndex] = {}
         self._is_in_order: bool | None = None
+        if any_order and device is None and isinstance(graph, EdgeBatch):
+            self._indexes[ALL_EDGES], self._is_in_order = BatchIndex.of_batch(graph), True
         self.device = device
 
     @property
