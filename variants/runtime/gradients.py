@@ -203,6 +203,6 @@ def _interpreted(
         for param in program.params
     }
     found = interpret_results(
-        program, values, graph, split_relations(graph) if program.groups else {}
+        program, values, graph, split_relations(graph).groups if program.groups else {}
     )
     return {name: rows.float() for name, rows in zip(program.results, found, strict=True)}

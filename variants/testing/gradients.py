@@ -66,7 +66,7 @@ def staged_gradients(
     known = dict(values)
     for stage in backward.stages:
         own = reversed_graph(graph) if stage.is_reversed else graph
-        known_groups = {**split_relations(own), **groups}
+        known_groups = {**split_relations(own).groups, **groups}
         found = interpret_results(stage.program, known, own, known_groups)
         known.update(zip(stage.program.results, found, strict=True))
     return tuple(known[name] for name in backward.results)
