@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial, update_wrapper
 from types import FunctionType
 from typing import Any, Literal, overload
@@ -17,8 +17,11 @@ from hetune.variants.frontend.kge.batch import check_negatives, check_triples
 from hetune.variants.frontend.kge.layer import ScoreLayer
 from hetune.variants.frontend.kge.tables import ScoreTables, Tables, bound_tables
 from hetune.variants.frontend.tracing.captured import captured
+from hetune.variants.runtime.score_candidates import ScoreCandidates
 
 Side = Literal["head", "tail"]
+_MOST_KINDS = 64
+"""Sets of options and of shapes of tables whose ways to score candidates are kept."""
 
 
 class ScoreFunction:
@@ -29,6 +32,7 @@ class ScoreFunction:
         self._function, self._shared = function, frozenset(shared)
         self._signature = inspect.signature(function)
         self._layers = WeightedLayers(partial(compile, dynamic=True))
+        self._candidates: dict[Hashable, ScoreCandidates] = {}
 
     def __call__(
         self,
@@ -94,16 +98,65 @@ class ScoreFunction:
         """
         check_triples(heads, rels, tails)
         check_negatives(negatives, len(heads), side)
+        given = self._bound(entity, tail, tables)
         count, chunk = negatives.shape[1], len(heads) // max(len(negatives), 1)
+        if chunk > 1:
+            candidates = self._candidates_of(given)
+            scores = candidates.chunks(given, (heads, rels, tails), side, negatives)
+            if scores is not None:
+                return scores
         others = negatives.repeat_interleave(chunk, 0).flatten()
         ends = {"head": heads, "tail": tails}
         kept = {name: ids.repeat_interleave(count) for name, ids in ends.items() if name != side}
         ids = {**kept, side: others}
         triples = ids["head"], rels.repeat_interleave(count), ids["tail"]
-        return self._run(triples, self._bound(entity, tail, tables)).view(-1, count)
+        return self._run(triples, given).view(-1, count)
+
+    def all(
+        self,
+        nodes: Tensor,
+        rels: Tensor,
+        *,
+        side: Side = "tail",
+        entity: Tables,
+        tail: Tables | None = None,
+        **tables: Any,
+    ) -> Tensor:
+        """The scores of all entities as tails, or as heads.
+
+        Where candidates are met in inner products and distances, those are products of matrices.
+
+        Args:
+            nodes: Numbers of the entities at the other side, integers [B].
+            rels: As of a call.
+            side: What is any entity.
+            entity: As of a call.
+            tail: Likewise.
+            **tables: Likewise.
+
+        Returns:
+            Float [B, N].
+
+        Raises:
+            InputError: As of a call, or there is no such side.
+        """
+        given = self._bound(entity, tail, tables)
+        return self._candidates_of(given).all(given, nodes, rels, side)
 
     def _bound(self, entity: Tables, tail: Tables | None, tables: Mapping[str, Any]) -> ScoreTables:
         return bound_tables(self._signature, self._shared, entity, tail, tables)
+
+    def _candidates_of(self, given: ScoreTables) -> ScoreCandidates:
+        key = captured(self._function), given.kind
+        try:
+            found = self._candidates.get(key)
+        except TypeError as error:
+            raise InputError(f"an option is no constant: {error}") from None
+        if found is None:
+            if len(self._candidates) >= _MOST_KINDS:
+                self._candidates.clear()
+            found = self._candidates[key] = ScoreCandidates(self._function, given)
+        return found
 
     def _run(self, triples: tuple[Tensor, Tensor, Tensor], given: ScoreTables) -> Tensor:
         entities = tuple(given.entities.values())

@@ -1,5 +1,6 @@
-"""Score functions of knowledge-graph embeddings, compiled."""
+"""Score functions of knowledge-graph embeddings, compiled, and ranks by them."""
 
 from hetune.costmodel.selection.kge import ScoreFunction, score
+from hetune.variants.runtime.ranking import Ranking, rank
 
-__all__ = ["ScoreFunction", "score"]
+__all__ = ["Ranking", "ScoreFunction", "rank", "score"]

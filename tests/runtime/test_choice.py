@@ -65,4 +65,4 @@ def test_a_slower_machine_takes_longer():
 
 def test_each_relation_goes_to_its_smaller_side():
     graph = typed_graph((4, 400), [(0, 1, 300), (1, 0, 300), (0, 0, 0)])
-    assert split_relations(graph) == {"s": (0,), "d": (1, 2)}
+    assert split_relations(graph).groups == {"s": (0,), "d": (1, 2)}

@@ -13,7 +13,7 @@ from hetune.variants.passes.pairs import PairDistance, PairNumber, PairProduct, 
 from hetune.variants.program.apply import apply_map
 from hetune.variants.program.interpret import interpret, interpret_results
 from hetune.variants.program.nodes import End, Map, Program, Space
-from hetune.variants.runtime.pair_products import row_blocks, squared_distances
+from hetune.variants.runtime.pair_products import root, row_blocks, squared_distances
 
 _AT_ONCE = 1 << 20
 """Elements of rows of edges that there are at a time."""
@@ -211,7 +211,9 @@ def _meet(
         known = {n: v[..., rows, :] if v.shape[-2] > 1 else v for n, v in numbers.items()}
         for let in score.outer.lets:
             assert isinstance(let.op, Map)
-            known[let.name] = apply_map(let.op.fn, [known[n] for n in let.op.args], let.op.const)
+            args = [known[name] for name in let.op.args]
+            is_root = let.op.fn == "sqrt" and args[0].requires_grad
+            known[let.name] = root(*args) if is_root else apply_map(let.op.fn, args, let.op.const)
         found = known[result]
         if rows == slice(None):
             return found.expand(shape)

@@ -45,8 +45,8 @@ def check_negatives(negatives: Tensor, num_triples: int, side: str) -> None:
         )
 
 
-def check_ids(triples: Sequence[Tensor], num_entities: int, num_relations: int) -> None:
-    """Refuses triples of entities or relations that there are not.
+def check_ids(triples: Sequence[Tensor], num_entities: int, num_relations: int | None) -> None:
+    """Refuses triples of entities or relations that there are not; None allows any relation.
 
     Raises:
         InputError: Says which, and where.
@@ -54,6 +54,8 @@ def check_ids(triples: Sequence[Tensor], num_entities: int, num_relations: int) 
     kinds = ("heads", "entities"), ("rels", "relations"), ("tails", "entities")
     counts = num_entities, num_relations, num_entities
     for ids, (name, kind), count in zip(triples, kinds, counts, strict=True):
+        if count is None:
+            continue
         wrong = ((ids < 0) | (ids >= count)).nonzero()
         if len(wrong):
             at = int(wrong[0])

@@ -33,6 +33,22 @@ class ScoreTables:
     options: Mapping[str, Any]
 
     @property
+    def num_entities(self) -> int:
+        """N."""
+        return len(next(iter(self.entities.values())))
+
+    @property
+    def num_relations(self) -> int | None:
+        """R; None without tables of relations."""
+        names = [
+            name
+            for argument in self.arguments
+            if argument.place is RowPlace.RELATION
+            for name in argument.names
+        ]
+        return len(self.weights[names[0]]) if names else None
+
+    @property
     def kind(self) -> Hashable:
         """Equal for tables that one program is for, whatever their numbers."""
         rows = tuple((name, table.shape[1:]) for name, table in self.entities.items())
