@@ -217,6 +217,17 @@ int64_t group_rows(const int32_t* etype, const int32_t* row_ptr, int64_t blocks,
     return block_ptr[blocks];
 }
 
+template <class Id>
+int64_t own_ids(const Id* ids, int64_t stride, int64_t count, int64_t limit, int32_t* out) {
+    int64_t first = count;
+    for (int64_t i = count - 1; i >= 0; --i) {
+        const int64_t id = ids[i * stride];
+        out[i] = static_cast<int32_t>(id);
+        if (static_cast<uint64_t>(id) >= static_cast<uint64_t>(limit)) first = i;
+    }
+    return first;
+}
+
 template <class Body>
 int64_t guarded(Body body) {
     try {
@@ -240,6 +251,17 @@ EXPORT int64_t hetune_index_prefer_large_pages([[maybe_unused]] void* data,
     if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 #endif
     return 0;
+}
+
+// out = ids of so many bytes each, `stride` apart; returns the first that is not in [0, limit), or
+// else their number.
+EXPORT int64_t hetune_index_own_ids(const void* ids, int64_t bytes, int64_t stride, int64_t count,
+                                    int64_t limit, int32_t* out) {
+    switch (bytes) {
+        case 2: return own_ids(static_cast<const int16_t*>(ids), stride, count, limit, out);
+        case 4: return own_ids(static_cast<const int32_t*>(ids), stride, count, limit, out);
+        default: return own_ids(static_cast<const int64_t*>(ids), stride, count, limit, out);
+    }
 }
 
 // Canonical order by (dst, etype, src, input), and the source pairs, numbered by (etype, src).

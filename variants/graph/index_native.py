@@ -46,11 +46,23 @@ def _function(name: str, count: int) -> Callable[..., int]:
     return cast(Callable[..., int], function)
 
 
+def is_loaded() -> bool:
+    """Whether some routine has been called: whoever can do without does not compile them."""
+    return _function.cache_info().currsize > 0
+
+
 def _new(count: int) -> torch.Tensor:
     new = torch.empty(count, dtype=torch.int32, device="cpu")
     if new.nbytes >= _LARGE_BYTES:
         _call("prefer_large_pages", new, new.nbytes)
     return new
+
+
+def own_ids(ids: torch.Tensor, limit: int) -> torch.Tensor | None:
+    """Integers [n] as int32, copied; None unless all are in [0, limit)."""
+    out = _new(ids.numel())
+    given = ids, ids.element_size(), ids.stride(0), ids.numel(), limit
+    return out if _call("own_ids", *given, out) == ids.numel() else None
 
 
 def order_edges(
