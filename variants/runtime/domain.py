@@ -40,8 +40,16 @@ class RelationSides(NamedTuple):
     @classmethod
     def of(cls, stats: RelationStats) -> RelationSides:
         """Those of a graph with such relations."""
-        at_source = stats.src_pairs < stats.dst_pairs
-        held = {Rule.FEWER_SRC: at_source, Rule.FEWER_DST: ~at_source}
+        at_source, at_target = (
+            stats.src_pairs < stats.dst_pairs,
+            stats.dst_pairs < stats.src_pairs,
+        )
+        held = {
+            Rule.FEWER_SRC: at_source,
+            Rule.FEWER_DST: ~at_source,
+            Rule.REVERSED_SRC: at_target,
+            Rule.REVERSED_DST: ~at_target,
+        }
         groups = {rule.value: tuple(types.nonzero()[0].tolist()) for rule, types in held.items()}
         share = int(stats.edges[at_source].sum()) / max(int(stats.edges.sum()), 1)
         return cls(groups, side_of(share))
