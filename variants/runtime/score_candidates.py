@@ -34,6 +34,11 @@ class ScoreCandidates:
             self._traced = trace_score(self._layer(given), given.entities)
             self._scores = CandidateScores(self._traced.program)
 
+    @property
+    def is_program(self) -> bool:
+        """Whether it is; else all scores are computed by an edge for each."""
+        return self._traced is not None
+
     def all(self, given: ScoreTables, nodes: Tensor, rels: Tensor, side: str) -> Tensor:
         """Scores [B, N] of all entities at a side.
 
