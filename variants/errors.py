@@ -10,6 +10,7 @@ HetuneError
 ├── VariantError          no such variant, or none that fits the limits
 │   └── MemoryLimitError  every variant needs more memory than allowed
 ├── CompileError          the compiler is missing or refused the source
+├── PartitionError        the files of a run in parts cannot be written, or are in use
 ├── RegistryError         the registry's folder cannot be used
 ├── StoreError            the store of profiling records cannot be reached, read or written
 ├── CampaignError         a profiling campaign, or a graph of one, is described wrongly
@@ -76,6 +77,10 @@ class MemoryLimitError(VariantError):
 
 class CompileError(HetuneError, RuntimeError):
     """The compiler is missing, or refused generated source."""
+
+
+class PartitionError(HetuneError, OSError):
+    """The files of a run in parts cannot be written, or another process is writing them."""
 
 
 class RegistryError(HetuneError, OSError):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hetune.variants.graph.hetero import HeteroGraph
     from hetune.variants.graph.loaders import load
     from hetune.variants.graph.vocabulary import Vocabulary
+    from hetune.variants.partition.run import run_partitions
     from hetune.variants.runtime.choice import Choice
     from hetune.variants.runtime.compiled import CompiledLayer
     from hetune.variants.runtime.compiled_model import CompiledModel
@@ -48,6 +49,7 @@ __all__ = [
     "layers",
     "load",
     "nn",
+    "run_partitions",
     "vertex",
 ]
 
@@ -65,6 +67,7 @@ _HOMES = {
     "generate": "variants.graph.generate",
     "layer_program": "variants.frontend.trace",
     "load": "variants.graph.loaders",
+    "run_partitions": "variants.partition.run",
     "vertex": "costmodel.selection.vertex",
     "Vocabulary": "variants.graph.vocabulary",
 }

@@ -75,8 +75,9 @@ def test_stages_are_ordinary_programs(name):
 @pytest.mark.parametrize(
     ("name", "wanted", "kinds"),
     [
-        ("rgcn mean", "x w root bias", "R"),
-        ("rgcn mean", "w root bias", "R"),
+        ("rgcn mean", "x w root bias", "GRW"),
+        ("rgcn mean", "x root bias", "R"),
+        ("rgcn mean", "w root bias", "GRW"),
         ("gcn", "x w bias", "R"),
         ("gin", "x w", "GR"),
         ("rgat, 2 heads", "x w att_q", "GRW"),

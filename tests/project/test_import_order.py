@@ -32,6 +32,7 @@ ORDER = (
     "hetune.variants.backends",
     "hetune.variants.compiler",
     "hetune.variants.runtime",
+    "hetune.variants.partition",
     "hetune.variants.testing",
     "hetune.costmodel",
     "hetune.profiling",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hetune.variants.passes.gradient import differentiate
 from hetune.variants.passes.pipeline import run_passes
 from hetune.variants.passes.stages import Stage, stages, traffic
-from hetune.variants.passes.sum_before_outer import SumBeforeOuter
+from hetune.variants.passes.sum_before_outer import SplitOuter, SumBeforeOuter
 from hetune.variants.passes.traffic import to_compute, to_store
 from hetune.variants.program.nodes import (
     ALL_EDGES,
@@ -98,7 +98,8 @@ def _backward(program: Program, wanted: tuple[str, ...], saved: tuple[str, ...])
     if not wanted:
         return Backward((), ())
     whole = differentiate(program, wanted, saved)
-    ends = (End.SRC, End.DST), (End.DST, End.SRC), (End.DST,)
-    options = (run_passes((SumBeforeOuter(each),), whole) for each in ends)
+    first = SumBeforeOuter((End.SRC, End.DST))
+    passes = (SplitOuter(), first), (first,), (SumBeforeOuter((End.DST, End.SRC)),)
+    options = (run_passes(each, whole) for each in (*passes, (SumBeforeOuter((End.DST,)),)))
     found = (Backward(option.results, stages(option)) for option in options)
     return min(found, key=lambda option: traffic(option.stages))

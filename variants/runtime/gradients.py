@@ -22,6 +22,7 @@ from hetune.variants.program.limitation import limitation
 from hetune.variants.program.nodes import Program
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.choice import Choice
+from hetune.variants.runtime.domain import split_relations
 from hetune.variants.runtime.float32_range import Overflow, may_differ
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.plan_inputs import weights_of
@@ -74,7 +75,7 @@ class StageRunner:
         if self._is_interpreted:
             return _interpreted(program, given, graph, torch.float32)
         chosen, _ = self._runs.next(self._variants, graph, policy)
-        weights = weights_of(chosen.variant.plan, given, graph)
+        weights = weights_of(chosen.variant.plan, given, graph, torch.float32)
         rows = {param.name: given[param.name] for param in program.params if param.role != "weight"}
         overflow = Overflow()
         results = self._runs.run(graph, chosen, policy, rows, weights, None, overflow)
@@ -201,5 +202,7 @@ def _interpreted(
         param.name: given[param.name].reshape(-1, *param.type.shape).to(dtype)
         for param in program.params
     }
-    found = interpret_results(program, values, graph)
+    found = interpret_results(
+        program, values, graph, split_relations(graph).groups if program.groups else {}
+    )
     return {name: rows.float() for name, rows in zip(program.results, found, strict=True)}

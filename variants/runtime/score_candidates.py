@@ -35,6 +35,11 @@ class ScoreCandidates:
         except NotTraceable as error:
             self._reason = str(error)
 
+    @property
+    def is_program(self) -> bool:
+        """Whether it is; else all scores are computed by an edge for each."""
+        return self._traced is not None
+
     def all(self, given: ScoreTables, nodes: Tensor, rels: Tensor, side: str) -> Tensor:
         """Scores [B, N] of all entities at a side.
 
