@@ -71,7 +71,8 @@ def test_what_is_no_model(folder, hetune):
     path = folder / "model.safetensors"
     path.write_bytes(b"none")
     result = hetune("kge", "rank", folder, path)
-    assert result.exit_code == 2 and "cannot be read as a safetensors file" in result.stderr
+    assert result.exit_code == 2
+    assert "cannot be read as a safetensors file" in result.stderr
     save_file({"x": torch.ones(2)}, path)
     with pytest.raises(InputError, match="no program in its metadata"):
         ScoreModel.load(path)
@@ -86,7 +87,8 @@ def test_what_is_no_model(folder, hetune):
             "leave sums out",
         ),
         (
-            f"program p(x: node[2] feature, r: etype[2])\n{body}  s: edge[] = dot h r\n  return s\n",
+            f"program p(x: node[2] feature, r: etype[2])\n{body}  s: edge[] = dot t r\n"
+            "  return s\n",
             "the tables are x",
         ),
         (
@@ -98,6 +100,6 @@ def test_what_is_no_model(folder, hetune):
         save_file(tables, path, {"program": text})
         with pytest.raises(InputError, match=message):
             ScoreModel.load(path)
+    score, tables = made(fft)
     with pytest.raises(InputError, match="is no program"):
-        score, tables = made(fft)
         score.model(**tables)
