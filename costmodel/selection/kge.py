@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial, update_wrapper
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import Any, Literal, overload
 
 from torch import Tensor
@@ -14,10 +14,12 @@ from hetune.costmodel.selection.compile import compile
 from hetune.costmodel.selection.weighted_layers import WeightedLayers
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.kge.batch import check_negatives, check_triples
+from hetune.variants.frontend.kge.formulas import FORMULAS, SHARED
 from hetune.variants.frontend.kge.layer import ScoreLayer
 from hetune.variants.frontend.kge.tables import ScoreTables, Tables, bound_tables
 from hetune.variants.frontend.tracing.captured import captured
 from hetune.variants.runtime.score_candidates import ScoreCandidates
+from hetune.variants.runtime.score_model import ScoreModel
 
 Side = Literal["head", "tail"]
 _MOST_KINDS = 64
@@ -25,11 +27,15 @@ _MOST_KINDS = 64
 
 
 class ScoreFunction:
-    """Scores triples of a knowledge graph. Made by `score`."""
+    """Scores triples of a knowledge graph. Made by `score`.
+
+    Attributes:
+        shared: Names of arguments that are the same for all triples.
+    """
 
     def __init__(self, function: FunctionType, shared: Iterable[str] = ()) -> None:
         update_wrapper(self, function)
-        self._function, self._shared = function, frozenset(shared)
+        self._function, self.shared = function, frozenset(shared)
         self._signature = inspect.signature(function)
         self._layers = WeightedLayers(partial(compile, dynamic=True))
         self._candidates: dict[Hashable, ScoreCandidates] = {}
@@ -144,7 +150,21 @@ class ScoreFunction:
         return self._candidates_of(given).all(given, nodes, rels, side)
 
     def _bound(self, entity: Tables, tail: Tables | None, tables: Mapping[str, Any]) -> ScoreTables:
-        return bound_tables(self._signature, self._shared, entity, tail, tables)
+        return bound_tables(self._signature, self.shared, entity, tail, tables)
+
+    def model(self, *, entity: Tables, tail: Tables | None = None, **tables: Any) -> ScoreModel:
+        """The function with its tables as they are now, to be saved and loaded.
+
+        Args:
+            entity: As of a call.
+            tail: Likewise.
+            **tables: Likewise.
+
+        Raises:
+            InputError: As of a call, or the function is no program.
+        """
+        given = self._bound(entity, tail, tables)
+        return self._candidates_of(given).model(given)
 
     def _candidates_of(self, given: ScoreTables) -> ScoreCandidates:
         key = captured(self._function), given.kind
@@ -205,3 +225,9 @@ def score(
     if len(inspect.signature(function).parameters) < 3:
         raise InputError(f"{function.__name__} does not take a head, a relation and a tail")
     return ScoreFunction(function, shared)
+
+
+scores = MappingProxyType(
+    {name: ScoreFunction(function, SHARED.get(name, ())) for name, function in FORMULAS.items()}
+)
+"""Score functions of the literature by name in small letters: see `formulas`."""

@@ -16,6 +16,7 @@ from hetune.variants.frontend.kge.batch import check_ids
 from hetune.variants.frontend.kge.layer import ScoreLayer
 from hetune.variants.frontend.kge.trace import trace_score
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.graph.edge_batch import EdgeBatch
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.limitation import limitation
 
@@ -54,8 +55,8 @@ class ScoreCall(Call):
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """Likewise."""
-        return self._triples
+        """None: each batch is another one."""
+        return ()
 
     @property
     def others(self) -> tuple[object, ...]:
@@ -71,7 +72,7 @@ class ScoreCall(Call):
         heads, rels, tails = self._triples
         counts = self._num_entities, self._adapter.num_relations
         try:
-            return HeteroGraph(heads, tails, rels, num_nodes=counts[0], num_etypes=counts[1])
+            return EdgeBatch(heads, tails, rels, num_nodes=counts[0], num_etypes=counts[1])
         except GraphError:
             check_ids(self._triples, *counts)
             raise

@@ -17,13 +17,13 @@ from hetune.variants.graph._arrays import (
     check_count,
     check_edge_data,
     check_found,
+    contiguous_int32,
     device_of,
     largest,
     numbered,
-    own_int32,
 )
 from hetune.variants.graph._canonical import CanonicalEtype, as_triples, check_declared
-from hetune.variants.graph._checks import check_columns
+from hetune.variants.graph._checks import checked_columns
 from hetune.variants.graph.saving import save
 from hetune.variants.graph.state import GraphState
 from hetune.variants.graph.typed_edges import TypedEdges
@@ -115,10 +115,11 @@ class HeteroGraph(TypedEdges):
         counts, names = (num_etypes, num_ntypes), (ntype_names, etype_names)
         others = *counts, *names, declared, _tuples(node_names), MappingProxyType(data)
         if validate:
-            check_columns(TypedEdges(src, dst, etype, ntype, *others), num_nodes, made)
-        src, dst = (own_int32(ids, copy=validate) for ids in (src, dst))
-        etype = own_int32(etype, copy=validate and "etype" not in made)
-        ntype = ntype if "ntype" in made else own_int32(ntype, copy=validate)
+            given = TypedEdges(src, dst, etype, ntype, *others)
+            src, dst, etype, ntype = checked_columns(given, num_nodes, made)
+        else:
+            src, dst, etype = (contiguous_int32(ids) for ids in (src, dst, etype))
+            ntype = ntype if "ntype" in made else contiguous_int32(ntype)
         super().__init__(src, dst, etype, ntype, *others)
         self.state = GraphState()
         if validate:
@@ -132,7 +133,7 @@ class HeteroGraph(TypedEdges):
         Raises:
             GraphError: Names the array, the first offending position and value, and how to mend it.
         """
-        check_columns(self, self.num_nodes)
+        checked_columns(self, self.num_nodes)
         self._check_canonical()
 
     def _check_canonical(self) -> None:

@@ -176,11 +176,8 @@ class GraphIndex(Steps):
             raise InputError(f"no end {end!r}: give 'src' or 'dst'")
 
         def build() -> torch.Tensor:
-            ends = self.src if end == "src" else self.dst
-            count = self.num_ids if end == "src" else self.num_nodes
-            has_edge = torch.zeros(count, dtype=torch.bool, device=ends.device)
-            has_edge[ends.long()] = True
-            return (has_edge == having).nonzero().flatten().int()
+            ends, count = (self.src, self.num_ids) if end == "src" else (self.dst, self.num_nodes)
+            return self._nodes_of(ends, count, having)
 
         return self.step(f"nodes({end}, {having})", build)
 
@@ -295,6 +292,9 @@ class GraphIndex(Steps):
 
     def _pointers(self, name: str, keys: Callable[[], torch.Tensor], buckets: int) -> torch.Tensor:
         return self.step(name, lambda: index_native.pointers(keys(), buckets))
+
+    def _nodes_of(self, ids: torch.Tensor, count: int, having: bool) -> torch.Tensor:
+        return index_native.nodes_of(ids, count, having)
 
     def rows_per_relation(self, etype: torch.Tensor) -> np.ndarray:
         """How many of some rows each relation has, int64 [R]; `etype` is theirs."""

@@ -22,28 +22,52 @@ class PykeenScoringModel(ScoringModel):
 
     training: bool
 
-    def score_hrt(self, hrt_batch: Tensor, *, mode: Any = None) -> Tensor:
+    def score_hrt(self, hrt_batch: Tensor, *, mode: Any = None) -> Any:
         """Scores [B, 1] of triples, int64 [B, 3]."""
         found = None
         if mode is None and not self._is_random():
             found = self._scores(*hrt_batch.unbind(1))
         if found is None:
-            return self.module.score_hrt(hrt_batch, mode=mode)  # type: ignore
-        self._regularize(hrt_batch)
+            return self.module.score_hrt(hrt_batch, mode=mode)
+        self._regularize(*hrt_batch.unbind(1))
         return found.unsqueeze(-1)
+
+    def score_t(self, hr_batch: Tensor, *, tails: Any = None, **options: Any) -> Any:
+        """Scores [B, N] of all tails, or [B, K] of some, for int64 [B, 2]."""
+        nodes, rels = hr_batch.unbind(1)
+        found = None if tails is not None else self._all(nodes, rels, "tail", **options)
+        return self.module.score_t(hr_batch, tails=tails, **options) if found is None else found
+
+    def score_h(self, rt_batch: Tensor, *, heads: Any = None, **options: Any) -> Any:
+        """Scores [B, N] of all heads, or [B, K] of some, for int64 [B, 2]."""
+        rels, nodes = rt_batch.unbind(1)
+        found = None if heads is not None else self._all(nodes, rels, "head", **options)
+        return self.module.score_h(rt_batch, heads=heads, **options) if found is None else found
+
+    def _all(
+        self, nodes: Tensor, rels: Tensor, side: str, slice_size: Any = None, mode: Any = None
+    ) -> Tensor | None:
+        uses = [each for uses in triple_of(self) for _, each in uses]
+        # With axes of their own for all entities, PyKEEN normalizes over another axis.
+        if mode is not None or self._is_random() or any(each.normalizer for each in uses):
+            return None
+        found = self._scores.all(nodes, rels, side, is_left=True)
+        if found is not None:
+            nodes, rels = nodes[:, None], rels[:, None]
+            self._regularize(*((nodes, rels, None) if side == "tail" else (None, rels, nodes)))
+        return found
 
     def _is_random(self) -> bool:
         parts = (each.dropout for uses in triple_of(self) for _, each in uses)
         return any(part is not None and part.training for part in parts)
 
-    def _regularize(self, hrt_batch: Tensor) -> None:
-        """Tells regularizers of rows, as looking them up does."""
-        if not self.training or not torch.is_grad_enabled():
-            return
-        for ids, uses in zip(hrt_batch.unbind(1), triple_of(self), strict=True):
-            for _, representation in uses:
-                if representation.regularizer is not None:
-                    representation(indices=ids)
+    def _regularize(self, *triple: Tensor | None) -> None:
+        """Tells regularizers of rows, or of all, as looking them up does."""
+        if self.training and torch.is_grad_enabled():
+            for ids, uses in zip(triple, triple_of(self), strict=True):
+                for _, representation in uses:
+                    if representation.regularizer is not None:
+                        representation(indices=ids)
 
 
 def is_pykeen_model(model: nn.Module) -> bool:

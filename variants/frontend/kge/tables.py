@@ -78,7 +78,7 @@ def bound_tables(
     head, relation, last, *others = signature.parameters
     if unknown := [name for name in given if name not in (relation, *others)]:
         raise InputError(f"there is no argument {unknown[0]!r}: give {', '.join(others) or 'none'}")
-    for name in others:
+    for name in (relation, *others):
         if name not in given and signature.parameters[name].default is Signature.empty:
             raise InputError(f"{name} is missing: give a table of relations [R, *row shape]")
     of_tails = ("entity", entity) if tail is None else ("tail", tail)
