@@ -129,7 +129,8 @@ class _NodeRows:
         return found
 
     def _rows(self, graph: HeteroGraph, ids: Tensor, weight: Tensor) -> dict[str, Tensor]:
-        is_all, root = ids is self._all, self._adapter.module.root
+        module: Any = self._adapter.module
+        is_all, root = ids is self._all, module.root
 
         def index() -> Tensor:
             types = order_of(self._adapter, graph).edge_types(graph)
