@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from hetune.costmodel.selection.selector import Selector
 from hetune.variants.backends.base import Backend
 from hetune.variants.errors import InputError
-from hetune.variants.frontend.kge.model_scores import ScoringModel
+from hetune.variants.frontend.kge.model_scores import ScoreCompiler, ScoringModel
 from hetune.variants.frontend.kge.models import scoring_model
 from hetune.variants.frontend.program_layer import ProgramLayer
 from hetune.variants.graph.vocabulary import VocabularyLike
@@ -21,6 +21,7 @@ from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.compiled import CompiledLayer
 from hetune.variants.runtime.compiled_model import CompiledModel, compile_model
 from hetune.variants.runtime.model_layers import is_model
+from hetune.variants.runtime.score_candidates import ScoreCandidates
 
 
 def compile(
@@ -115,7 +116,8 @@ def compile(
     )
     if mode not in ("layers", "whole"):
         raise InputError(f"mode={mode!r}: take 'layers' or 'whole'")
-    if (scoring := scoring_model(module, partial(compiled, dynamic=True))) is not None:
+    compiler = ScoreCompiler(partial(compiled, dynamic=True), ScoreCandidates)
+    if (scoring := scoring_model(module, compiler)) is not None:
         return scoring
     if not is_model(module):
         return compiled(module)

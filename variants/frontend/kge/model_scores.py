@@ -11,10 +11,23 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.frontend.kge.layer import RowPlace, ScoreArgument, ScoreLayer, ScoreOfRows
+from hetune.variants.frontend.kge.tables import ScoreTables
 from hetune.variants.frontend.tracing.python_state import PythonState
 
-Compile = Callable[[ScoreLayer], Any]
 Again = Callable[[nn.Module], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreCompiler:
+    """Compiles scores.
+
+    Attributes:
+        layer: Compiles one for batches of triples.
+        candidates: Compiles a function, for tables like these, for all entities at once.
+    """
+
+    layer: Callable[[ScoreLayer], Any]
+    candidates: Callable[[ScoreOfRows, ScoreTables], Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +61,7 @@ class ModelScores:
 
     Args:
         made: Reads the model's score, as its attributes are now.
-        compile_layer: Compiles it.
+        compiler: Compiles it.
 
     Attributes:
         compiled: The compiled score.
@@ -57,45 +70,61 @@ class ModelScores:
         NotTraceable: The model's score is not compiled.
     """
 
-    def __init__(self, made: Callable[[], ModelScore], compile_layer: Compile) -> None:
-        self._made, self._compile = made, compile_layer
+    def __init__(self, made: Callable[[], ModelScore], compiler: ScoreCompiler) -> None:
+        self._made, self._compiler = made, compiler
         self._renew()
 
     def _renew(self) -> None:
         self._score = score = self._made()
         self._state, self._is_left = PythonState(score.read), False
+        self._candidates: Any = None
         arguments = tuple(
             ScoreArgument(use_name(table, place), place, table) for table, place in score.uses
         )
         self._layer = ScoreLayer(score.function, arguments, {}, {})
-        self.compiled = self._compile(self._layer)
+        self.compiled = self._compiler.layer(self._layer)
 
     def __call__(self, heads: Tensor, rels: Tensor, tails: Tensor) -> Tensor | None:
         """Scores [B] of triples, integers [B] each; None where they are left to the model."""
-        if self._state.change() is not None:
-            self._renew()
-        score, of = self._score, self._score.model.get_submodule
-        embeddings: dict[str, Any] = {name: of(path) for name, path in score.tables.items()}
-        is_float32 = all(e.weight.dtype is torch.float32 for e in embeddings.values())
+        given = self._tables({RowPlace.HEAD: heads, RowPlace.RELATION: rels, RowPlace.TAIL: tails})
+        tables = (*given.entities.values(), *given.weights.values())
+        is_float32 = all(table.dtype is torch.float32 for table in tables)
         if self._is_left or not is_float32 or heads.dim() != 1 or not len(heads):
             return None
-        ids = {RowPlace.HEAD: heads, RowPlace.RELATION: rels, RowPlace.TAIL: tails}
-        tables = {name: self._table(name, each, ids) for name, each in embeddings.items()}
-        entities = [tables.pop(name) for name in self._layer.entities]
-        self._layer.set_weights(tables)
-        found: Tensor = self.compiled(heads, rels, tails, *entities)
+        self._layer.set_weights(given.weights)
+        found: Tensor = self.compiled(heads, rels, tails, *given.entities.values())
         self._is_left = not self.compiled.variants  # it has warned, and said why
         return found
 
-    def _table(self, name: str, embedding: Any, ids: Mapping[RowPlace, Tensor]) -> Tensor:
-        """[entities, or relations, *row shape]."""
-        table: Tensor = embedding.weight
-        shape = self._score.shapes.get(name, table.shape[1:])
-        if embedding.sparse and table.requires_grad and torch.is_grad_enabled():
-            uses = [ids[place] for used, place in self._score.uses if used == name]
-            rows: Tensor = torch.cat(uses).unique()  # type: ignore[no-untyped-call]
-            table = _SparseGradient.apply(table, rows)  # type: ignore[no-untyped-call]
-        return table if shape == table.shape[1:] else table.view(-1, *shape)
+    def all(self, nodes: Tensor, rels: Tensor, side: str, is_left: bool = False) -> Tensor | None:
+        """Scores [B, N] of all entities at a side, "head" or "tail", for integers [B] each.
+
+        None of a score that is no program, if that is left to the model.
+        """
+        given = self._tables({})
+        if self._candidates is None:
+            self._candidates = self._compiler.candidates(self._score.function, given)
+        if is_left and not self._candidates.is_program:
+            return None
+        found: Tensor = self._candidates.all(given, nodes, rels, side)
+        return found
+
+    def _tables(self, ids: Mapping[RowPlace, Tensor]) -> ScoreTables:
+        """The tables of now; gradients of sparse ones have the rows that ids read, if any."""
+        if self._state.change() is not None:
+            self._renew()
+        score, tables = self._score, dict[str, Tensor]()
+        for name, path in score.tables.items():
+            embedding: Any = score.model.get_submodule(path)
+            table: Tensor = embedding.weight
+            if ids and embedding.sparse and table.requires_grad and torch.is_grad_enabled():
+                read = torch.cat([ids[place] for used, place in score.uses if used == name])
+                rows: Tensor = read.unique()  # type: ignore[no-untyped-call]
+                table = _SparseGradient.apply(table, rows)  # type: ignore[no-untyped-call]
+            shape = score.shapes.get(name, table.shape[1:])
+            tables[name] = table if shape == table.shape[1:] else table.view(-1, *shape)
+        entities = {name: tables.pop(name) for name in self._layer.entities}
+        return ScoreTables(self._layer.arguments, entities, tables, {})
 
 
 class _SparseGradient(torch.autograd.Function):
@@ -124,7 +153,7 @@ class ScoringModel(nn.Module):
         module: The model itself, which is left as it is.
     """
 
-    module: ClassVar[nn.Module]
+    module: ClassVar[Any]
     _scores: ClassVar[ModelScores]
     _again: ClassVar[Again]
 
@@ -142,6 +171,21 @@ class ScoringModel(nn.Module):
         told = {"__doc__": kind.__doc__, "__module__": kind.__module__}
         found: Self = object.__new__(type(kind)(kind.__name__, (cls, kind), {**own, **told}))
         object.__setattr__(found, "__dict__", vars(model))
+        return found
+
+    def all(self, nodes: Tensor, rels: Tensor, *, side: str = "tail") -> Tensor:
+        """Scores [B, N] of all entities as tails, or as heads.
+
+        Args:
+            nodes: Numbers of the entities at the other side, integers [B].
+            rels: Numbers of relations, integers [B].
+            side: What is any entity, "tail" or "head".
+
+        Raises:
+            InputError: There is no such side, entity or relation.
+        """
+        found = self._scores.all(nodes, rels, side)
+        assert found is not None
         return found
 
     def status(self) -> Any:

@@ -7,7 +7,7 @@ from functools import partial
 from torch import nn
 
 from hetune.variants.errors import InputError
-from hetune.variants.frontend.kge.model_scores import Compile, ModelScores, ScoringModel
+from hetune.variants.frontend.kge.model_scores import ModelScores, ScoreCompiler, ScoringModel
 from hetune.variants.frontend.kge.pyg_models import PygScoringModel, is_pyg_model, pyg_score
 from hetune.variants.frontend.kge.pykeen_models import (
     PykeenScoringModel,
@@ -22,12 +22,12 @@ _LIBRARIES = (
 )
 
 
-def scoring_model(model: nn.Module, compile_layer: Compile) -> ScoringModel | None:
+def scoring_model(model: nn.Module, compiler: ScoreCompiler) -> ScoringModel | None:
     """A model whose scores of triples are compiled; None of what is no such model.
 
     Args:
         model: Of ``torch_geometric.nn.kge``, or a ``pykeen.models.ERModel``.
-        compile_layer: Compiles a score.
+        compiler: Compiles its score.
 
     Raises:
         InputError: Its score is not compiled.
@@ -36,8 +36,8 @@ def scoring_model(model: nn.Module, compile_layer: Compile) -> ScoringModel | No
     for is_of_library, read, kind in _LIBRARIES:
         if is_of_library(model):
             try:
-                scores = ModelScores(partial(read, model), compile_layer)
+                scores = ModelScores(partial(read, model), compiler)
             except NotTraceable as error:
                 raise InputError(f"{type(model).__name__} is not compiled: {error}") from None
-            return kind.of(model, scores, partial(scoring_model, compile_layer=compile_layer))
+            return kind.of(model, scores, partial(scoring_model, compiler=compiler))
     return None

@@ -19,7 +19,7 @@ _TRIPLE = (RowPlace.HEAD, RowPlace.RELATION, RowPlace.TAIL)
 class PygScoringModel(ScoringModel):
     """A model of ``torch_geometric.nn.kge``, whose scores are compiled."""
 
-    def forward(self, head_index: Tensor, rel_type: Tensor, tail_index: Tensor) -> Tensor:
+    def forward(self, head_index: Tensor, rel_type: Tensor, tail_index: Tensor) -> Any:
         """Scores [B] of triples, int64 [B] each."""
         found = self._scores(head_index, rel_type, tail_index)
         return self.module(head_index, rel_type, tail_index) if found is None else found

@@ -21,29 +21,58 @@ class PykeenScoringModel(ScoringModel):
     """A ``pykeen.models.ERModel``, whose scores are compiled."""
 
     training: bool
+    interaction: nn.Module
 
-    def score_hrt(self, hrt_batch: Tensor, *, mode: Any = None) -> Tensor:
+    def score_hrt(self, hrt_batch: Tensor, *, mode: Any = None) -> Any:
         """Scores [B, 1] of triples, int64 [B, 3]."""
         found = None
         if mode is None and not self._is_random():
             found = self._scores(*hrt_batch.unbind(1))
         if found is None:
-            return self.module.score_hrt(hrt_batch, mode=mode)  # type: ignore
-        self._regularize(hrt_batch)
+            return self.module.score_hrt(hrt_batch, mode=mode)
+        self._regularize(*hrt_batch.unbind(1))
         return found.unsqueeze(-1)
+
+    def score_t(self, hr_batch: Tensor, *, tails: Any = None, **options: Any) -> Any:
+        """Scores [B, N] of all tails, or [B, K] of some, for int64 [B, 2]."""
+        nodes, rels = hr_batch.unbind(1)
+        found = None if tails is not None else self._all(nodes, rels, "tail", **options)
+        return self.module.score_t(hr_batch, tails=tails, **options) if found is None else found
+
+    def score_h(self, rt_batch: Tensor, *, heads: Any = None, **options: Any) -> Any:
+        """Scores [B, N] of all heads, or [B, K] of some, for int64 [B, 2]."""
+        rels, nodes = rt_batch.unbind(1)
+        found = None if heads is not None else self._all(nodes, rels, "head", **options)
+        return self.module.score_h(rt_batch, heads=heads, **options) if found is None else found
+
+    def _all(
+        self, nodes: Tensor, rels: Tensor, side: str, slice_size: Any = None, mode: Any = None
+    ) -> Tensor | None:
+        uses = [each for uses in triple_of(self) for _, each in uses]
+        # With an axis for all entities PyKEEN normalizes along another one, and turns heads, not
+        # tails, by relations, which is the same only for relations of length 1.
+        is_other = any(each.normalizer for each in uses) or (
+            side == "tail" and type(self.interaction).__name__ == "RotatEInteraction"
+        )
+        if mode is not None or is_other or self._is_random():
+            return None
+        found = self._scores.all(nodes, rels, side, is_left=True)
+        if found is not None:
+            nodes, rels = nodes[:, None], rels[:, None]
+            self._regularize(*((nodes, rels, None) if side == "tail" else (None, rels, nodes)))
+        return found
 
     def _is_random(self) -> bool:
         parts = (each.dropout for uses in triple_of(self) for _, each in uses)
         return any(part is not None and part.training for part in parts)
 
-    def _regularize(self, hrt_batch: Tensor) -> None:
-        """Tells regularizers of rows, as looking them up does."""
-        if not self.training or not torch.is_grad_enabled():
-            return
-        for ids, uses in zip(hrt_batch.unbind(1), triple_of(self), strict=True):
-            for _, representation in uses:
-                if representation.regularizer is not None:
-                    representation(indices=ids)
+    def _regularize(self, *triple: Tensor | None) -> None:
+        """Tells regularizers of rows, or of all, as looking them up does."""
+        if self.training and torch.is_grad_enabled():
+            for ids, uses in zip(triple, triple_of(self), strict=True):
+                for _, representation in uses:
+                    if representation.regularizer is not None:
+                        representation(indices=ids)
 
 
 def is_pykeen_model(model: nn.Module) -> bool:
@@ -79,11 +108,12 @@ def pykeen_score(model: Any) -> ModelScore:
 
     def function(**rows: Tensor) -> Any:
         def row(table: str, place: RowPlace) -> Tensor:
-            found, normalizer = rows[use_name(table, place)].unsqueeze(0), named[table].normalizer
-            return found if normalizer is None else normalizer(found)
+            found, normalizer = rows[use_name(table, place)], named[table].normalizer
+            # It has rows in a batch, and may be along the second axis.
+            return found if normalizer is None else normalizer(found.unsqueeze(0)).squeeze(0)
 
         given = ([row(*use) for use in uses] for uses in of_triple)
-        return score(*(each[0] if len(each) == 1 else each for each in given)).squeeze(0)
+        return score(*(each[0] if len(each) == 1 else each for each in given))
 
     uses = [use for uses in of_triple for use in uses]
     paths = {name: name.replace("_", "_representations.") for name in named}
