@@ -45,7 +45,7 @@ def complex_(h, r, t):
     return ((a * c - b * d) * e + (a * d + b * c) * f).sum()
 
 
-def unstructured(h, r, t):
+def unstructured(h, r=None, t=None):
     return vector_norm(h - t)
 
 
@@ -65,7 +65,7 @@ CASES = {
     "normalized": (normalized, {"r": RELATION}),
     "transr": (transr, {"r": RELATION, "P": MATRIX}),
     "complex": (complex_, {"r": (RELATION, RELATION + 1), "entity": (ENTITY, OTHER)}),
-    "no relation": (unstructured, {}),
+    "no relation": (unstructured, {"r": None}),
     "gated": (gated, {"r": RELATION}),
     "hole": (hole, {"r": RELATION}),
 }
@@ -81,7 +81,7 @@ def expected(function, side, candidates, entity=ENTITY, tail=None, p=None, **tab
     options = {} if p is None else {"p": p}
     found = []
     for node, rel, others in zip(NODES.tolist(), RELS.tolist(), candidates.tolist(), strict=True):
-        weights = {name: row(rows, rel) for name, rows in tables.items()}
+        weights = {name: row(rows, rel) for name, rows in tables.items() if rows is not None}
         r = weights.pop("r", None)
         for other in others:
             h, t = (node, other) if side == "tail" else (other, node)
@@ -94,7 +94,7 @@ def test_all_entities(name):
     function, tables = CASES[name]
     score = hetune.kge.score(function)
     everyone = torch.arange(ENTITIES).expand(len(NODES), -1)
-    by = [ENTITY, *([RELATION] if "r" in tables else [])]
+    by = [ENTITY, *([] if tables["r"] is None else [RELATION])]
     for side in ("tail", "head"):
         want = expected(function, side, everyone, **tables)
         found = score.all(NODES, RELS, side=side, **{"entity": ENTITY} | tables)

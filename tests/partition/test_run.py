@@ -1,6 +1,11 @@
 """Runs in parts: the bits of a run in memory, and nothing wrong after crashes."""
 
 import json
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +19,7 @@ from hetune.variants.partition.journal import Journal
 from hetune.variants.partition.layers import partitioned_layers, run_part
 from hetune.variants.partition.partitions import GraphPartitions
 from hetune.variants.partition.row_files import RowWriter
-from hetune.variants.partition.run import run_partitions
+from hetune.variants.partition.run import Progress, run_partitions
 from hetune.variants.testing.graphs import typed_graph
 
 WIDTH = 32
@@ -119,3 +124,50 @@ def test_what_cannot_run_in_parts_is_refused(tmp_path):
     ):
         run_partitions(compiled, PARTS, X, out, memory=MEMORY)
     assert not out.exists()
+
+
+def test_a_run_that_was_killed_goes_on(tmp_path):
+    """By kill -9 between the rows of the third part and the note that it is finished."""
+    folder = str(tmp_path)
+    script = f"""
+import os, signal, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import test_run
+from hetune.variants.partition.journal import Journal
+add = Journal.add
+def killing(journal, part):
+    if len(journal.parts) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    add(journal, part)
+Journal.add = killing
+test_run.perform({folder!r})
+"""
+    killed = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    journal = (tmp_path / "out.npy.work" / "journal.jsonl").read_text()
+    assert len(journal.splitlines()) == 3
+    assert not (tmp_path / "out.npy").exists()
+    done = list[int]()
+    found = perform(folder, lambda now, total: done.append(now))
+    assert np.array_equal(found, in_memory(layer("rgcn"), X, "dst/b1024"))
+    first_two = [json.loads(line) for line in journal.splitlines()[1:]]
+    assert done[0] == PARTS.starts[np.searchsorted(PARTS.bounds, first_two[0]["last"])]
+
+
+def perform(folder: str, progress: Progress | None = None) -> np.ndarray:
+    """A run that takes several parts."""
+    out, options = Path(folder, "out.npy"), {"memory": MEMORY, "progress": progress}
+    return run_partitions(layer("rgcn"), PARTS, X, out, variant="dst/b1024", **options)
+
+
+def test_a_full_disk_is_told_before_anything_is_computed(tmp_path):
+    """The limit on a file's size stands for it: the system refuses the space."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(PartitionError, match="free some space and run it again"):
+            perform(str(tmp_path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.npy.work"]
+    assert len((tmp_path / "out.npy.work" / "journal.jsonl").read_text().splitlines()) == 1

@@ -81,6 +81,9 @@ def pyg_calls(graph, x):
         lambda: geometric.RGATConv(8, 8, 3, attention_mechanism="within-relation"),
     ):
         yield make(), (x, *edges)
+    yield geometric.RGCNConv(len(x), 4, 3), (None, *edges)
+    numbers = torch.arange(len(x)).flip(0)
+    yield geometric.RGCNConv(len(x), 4, 3, num_bases=2, aggr="add"), (numbers, *edges)
     yield geometric.HGTConv(8, 8, graph.metadata(), 2), dicts
     for make in (
         lambda: geometric.GCNConv(8, 4),

@@ -77,13 +77,11 @@ class RowWriter:
 
     def __init__(self, path: Path, rows: int, width: int) -> None:
         self.path, self._shape = path, (rows, width)
-        with _writing(path):
+        with writing(path):
             if not self._is_there():
-                np.lib.format.open_memmap(path, mode="w+", dtype="<f4", shape=self._shape)
+                allocated(path, self._shape, "<f4")
             self._file = path.open("r+b")
             self._first = path.stat().st_size - 4 * rows * width
-            if rows * width:
-                os.posix_fallocate(self._file.fileno(), self._first, 4 * rows * width)
 
     def _is_there(self) -> bool:
         try:
@@ -103,7 +101,7 @@ class RowWriter:
             PartitionError: They cannot be written.
         """
         content = rows.detach().cpu().contiguous().numpy()
-        with _writing(self.path):
+        with writing(self.path):
             self._file.seek(self._first + 4 * first * self._shape[1])
             self._file.write(content.data)
             self._file.flush()
@@ -117,8 +115,26 @@ class RowWriter:
         self._file.close()
 
 
+def allocated(path: Path, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """A new `.npy` file, mapped, all of whose space is taken.
+
+    Raises:
+        OSError: There is not so much.
+    """
+    path.unlink(missing_ok=True)
+    found = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return found
+
+
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
+    """Says what to do where a file cannot be written.
+
+    Raises:
+        PartitionError: It cannot.
+    """
     try:
         yield
     except OSError as error:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from hetune.variants.errors import MemoryLimitError, PartitionError
+from hetune.variants.errors import InputError, MemoryLimitError, PartitionError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.partition.journal import FinishedPart, Journal
 from hetune.variants.partition.layers import (
@@ -75,6 +75,8 @@ def run_partitions(
     layers = partitioned_layers([model] if isinstance(model, CompiledLayer) else model)
     partitions = GraphPartitions(graph) if isinstance(graph, HeteroGraph) else graph
     rows = open_rows(features, partitions.num_nodes)
+    if rows.shape[1] != (width := layers[0].adapter.width):
+        raise InputError(f"features have rows of {rows.shape[1]}, and the layer takes {width}")
     path = Path(out)
     work = path.with_name(f"{path.name}.work")
     run = {

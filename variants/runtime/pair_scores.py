@@ -57,11 +57,17 @@ def pair_scores(
     order = types.argsort(stable=True)
     kinds, counts = torch.unique_consecutive(types[order], return_counts=True)
     parts: list[Tensor] = []
+    out: Tensor | None = None
     for kind, rows in zip(kinds.tolist(), torch.split(order, counts.tolist()), strict=True):
         keys = run.keys(None, kind)
         part = {name: tuple(t[rows] for t in tensors) for name, tensors in queries.items()}
-        parts.append(_meet(score, part, keys, (len(rows), run.num_nodes)))
-    return torch.cat(parts)[order.argsort()]
+        found = _meet(score, part, keys, (len(rows), run.num_nodes))
+        if found.requires_grad:
+            parts.append(found)
+            continue
+        out = found.new_empty((len(nodes), run.num_nodes)) if out is None else out
+        out[rows] = found
+    return torch.cat(parts)[order.argsort()] if out is None else out
 
 
 def edge_scores(
