@@ -308,8 +308,7 @@ def test_a_limit_of_memory_holds_for_forward_and_backward(fast, x, graph):
             match = re.match(
                 r"stage (\d) of 3 of the backward needs (\d+) bytes, (\d+)", str(error)
             )
-            handed_on[match[1]], limit = int(match[3]), int(match[2])
-            assert limit == error.needed
+            handed_on[match[1]], limit = int(match[3]), error.needed
     assert handed_on["1"] == 0
     assert handed_on["2"] > 0
     assert torch.equal(found[0], torch.autograd.grad(fast(leaf, graph).sum(), leaf)[0])
