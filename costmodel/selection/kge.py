@@ -19,6 +19,7 @@ from hetune.variants.frontend.kge.layer import ScoreLayer
 from hetune.variants.frontend.kge.tables import ScoreTables, Tables, bound_tables
 from hetune.variants.frontend.tracing.captured import captured
 from hetune.variants.runtime.score_candidates import ScoreCandidates
+from hetune.variants.runtime.score_model import ScoreModel
 
 Side = Literal["head", "tail"]
 _MOST_KINDS = 64
@@ -150,6 +151,20 @@ class ScoreFunction:
 
     def _bound(self, entity: Tables, tail: Tables | None, tables: Mapping[str, Any]) -> ScoreTables:
         return bound_tables(self._signature, self.shared, entity, tail, tables)
+
+    def model(self, *, entity: Tables, tail: Tables | None = None, **tables: Any) -> ScoreModel:
+        """The function with its tables as they are now, to be saved and loaded.
+
+        Args:
+            entity: As of a call.
+            tail: Likewise.
+            **tables: Likewise.
+
+        Raises:
+            InputError: As of a call, or the function is no program.
+        """
+        given = self._bound(entity, tail, tables)
+        return self._candidates_of(given).model(given)
 
     def _candidates_of(self, given: ScoreTables) -> ScoreCandidates:
         key = captured(self._function), given.kind

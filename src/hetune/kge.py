@@ -2,5 +2,6 @@
 
 from hetune.costmodel.selection.kge import ScoreFunction, score, scores
 from hetune.variants.runtime.ranking import Ranking, rank
+from hetune.variants.runtime.score_model import ScoreModel
 
-__all__ = ["Ranking", "ScoreFunction", "rank", "score", "scores"]
+__all__ = ["Ranking", "ScoreFunction", "ScoreModel", "rank", "score", "scores"]

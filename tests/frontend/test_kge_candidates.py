@@ -45,7 +45,7 @@ def complex_(h, r, t):
     return ((a * c - b * d) * e + (a * d + b * c) * f).sum()
 
 
-def unstructured(h, r, t):
+def unstructured(h, r=None, t=None):
     return vector_norm(h - t)
 
 

@@ -49,7 +49,7 @@ def test_ranks_are_counted(ties, filtered):
     scores, triples = Table(), drawn(30, 1)
     known = torch.cat((drawn(80, 2), triples, triples)) if filtered else None
     true = {tuple(t) for t in known.tolist()} if filtered else set()
-    found = rank(scores, triples, known=known, ties=ties, memory_limit=18 * NODES * 7)
+    found = rank(scores, triples, known=known, ties=ties, memory_limit=16 * NODES * 7)
     assert scores.largest == 7
     for side in ("head", "tail"):
         want = [one_by_one(scores.table, tuple(t), side, true, ties) for t in triples.tolist()]

@@ -126,7 +126,7 @@ def separate(program: Program, end: End) -> PairScore | None:
         meet queries in more than inner products and distances, or other rows than those of an edge
         are read.
     """
-    if program.type_of(program.result) != Type(Space.EDGE) or not _is_local(program):
+    if program.type_of(program.result) != Type(Space.EDGE) or not is_local(program):
         return None
     program = split_ends(program, end)
     known = dependences(program, end)
@@ -141,7 +141,7 @@ _OPS = (Linear, Map, Dot, Reshape, Fold, Concat, Slice, Einsum, Take)
 _SPACES = (Space.NODE, Space.EDGE, Space.ETYPE, Space.SHARED)
 
 
-def _is_local(program: Program) -> bool:
+def is_local(program: Program) -> bool:
     """Whether a result depends on its own edge's ends and type alone."""
     has_own_spaces = all(kind.space in _SPACES for kind in program.types.values())
     return has_own_spaces and all(isinstance(let.op, _OPS) for let in program.lets)

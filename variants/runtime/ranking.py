@@ -10,18 +10,22 @@ import torch
 from torch import Tensor
 
 from hetune.variants.errors import InputError
+from hetune.variants.runtime.pair_products import row_blocks
 
 _SIDES = ("head", "tail")
 _TIES = ("realistic", "optimistic", "pessimistic")
-_BYTES_A_SCORE = 18
-"""A score, what it is made of, and two comparisons."""
+MEMORY_LIMIT = 1 << 28
+"""Bytes, by default."""
+_BYTES_A_SCORE = 16
+"""A score, and what it is made of."""
 
 
 class AllScores(Protocol):
     """What scores all entities at once, such as a score function."""
 
-    def all(self, nodes: Tensor, rels: Tensor, *, side: str, **tables: Any) -> Tensor:
-        """Scores [B, N] of all entities at a side, with those at the other side and relations."""
+    @property
+    def all(self) -> Callable[..., Tensor]:
+        """A function of nodes [B], rels [B], ``side=`` and tables that gives scores [B, N]."""
         ...
 
 
@@ -50,7 +54,7 @@ def rank(
     sides: Sequence[str] = _SIDES,
     k: Sequence[int] = (1, 3, 10),
     ties: str = "realistic",
-    memory_limit: int = 1 << 28,
+    memory_limit: int = MEMORY_LIMIT,
     progress: Callable[[int, int], None] | None = None,
     **tables: Any,
 ) -> Ranking:
@@ -132,7 +136,10 @@ class _SideRanker:
         if found.amax(1).isnan().any():
             raise InputError("a score is not a number: ranks need numbers")
         true = found.gather(1, target[:, None])
-        above, equal = (found > true).sum(1), (found == true).sum(1) - 1
+        above, equal = torch.empty_like(target), torch.empty_like(target)
+        for block in row_blocks((found,), found.shape):
+            above[block] = (found[block] > true[block]).sum(1)
+            equal[block] = (found[block] == true[block]).sum(1) - 1
         row, entity = self._true_others(triples)
         other, own = found[row, entity], true[row, 0]
         above -= torch.bincount(row[other > own], minlength=len(triples))

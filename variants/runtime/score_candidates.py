@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import torch
 from torch import Tensor
 
@@ -14,6 +12,7 @@ from hetune.variants.frontend.kge.tables import ScoreTables
 from hetune.variants.frontend.kge.trace import TracedScore, trace_score
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.runtime.candidates import SIDES, CandidateScores
+from hetune.variants.runtime.score_model import ScoreModel
 
 _TRIPLES_AT_ONCE = 1 << 16
 """That a function which is no program scores."""
@@ -30,9 +29,11 @@ class ScoreCandidates:
     def __init__(self, function: ScoreOfRows, given: ScoreTables) -> None:
         self._function = function
         self._traced: TracedScore | None = None
-        with suppress(NotTraceable):
+        try:
             self._traced = trace_score(self._layer(given), given.entities)
             self._scores = CandidateScores(self._traced.program)
+        except NotTraceable as error:
+            self._reason = str(error)
 
     @property
     def is_program(self) -> bool:
@@ -83,6 +84,18 @@ class ScoreCandidates:
         values = {**given.entities, **self._traced.weights_of(given.weights)}
         nodes = heads if side == "tail" else tails
         return self._scores.of_chunks(values, nodes, rels, side, others.long())
+
+    def model(self, given: ScoreTables) -> ScoreModel:
+        """The function with its tables, which may be written to a file.
+
+        Raises:
+            InputError: The function is no program.
+        """
+        if self._traced is None:
+            raise InputError(f"the function is no program: {self._reason}")
+        program = self._traced.program
+        values = {**given.entities, **self._traced.weights_of(given.weights)}
+        return ScoreModel(program, {p.name: values[p.name].detach() for p in program.params})
 
     def _layer(self, given: ScoreTables) -> ScoreLayer:
         return ScoreLayer(self._function, given.arguments, given.weights, given.options)

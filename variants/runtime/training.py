@@ -94,6 +94,7 @@ class Training:
         parameters, runner = found
         if runner is None:
             return forward({**inputs, **masks.rows()})
+        runner.check_memory(graph, policy)
         constants = {name: rows for name, rows in inputs.items() if name not in parameters}
         backward = _Backward(self, adapter.program, graph, policy, masks, constants, (*parameters,))
         given = forward, backward, *parameters.values()
