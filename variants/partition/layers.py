@@ -83,7 +83,10 @@ def partitioned_layers(
     for each in model:
         if not isinstance(each, CompiledLayer):
             if not found or not callable(each):
-                raise InputError(f"{each!r} is no compiled layer: give it to hetune.compile first")
+                raise InputError(
+                    f"{type(each).__name__} is no compiled layer: give what hetune.compile made of "
+                    "layers, in order, with functions of rows between them"
+                )
             last = found.pop()
             found.append(replace(last, functions=(*last.functions, each)))
             continue

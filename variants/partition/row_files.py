@@ -43,8 +43,6 @@ def open_rows(given: RowsLike, num_nodes: int) -> np.ndarray:
 
 def identity_of(given: RowsLike) -> list[object]:
     """What tells rows apart from those of another run: a file's name, size and time, or bytes."""
-    if isinstance(given, np.memmap) and given.filename is not None:
-        given = given.filename
     if isinstance(given, str | os.PathLike):
         path = Path(given).resolve()
         info = path.stat()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from hetune.variants.errors import InputError, MemoryLimitError, PartitionError
 from hetune.variants.exhaustion import is_out_of_memory
@@ -74,8 +74,8 @@ def run_partitions(
         PartitionError: A file cannot be written, or another process is writing it.
         VariantError: There is no such variant.
     """
-    layers = partitioned_layers([model] if isinstance(model, CompiledLayer) else model)
-    partitions = GraphPartitions(graph) if isinstance(graph, HeteroGraph) else graph
+    layers = partitioned_layers([model] if isinstance(model, nn.Module) else model)
+    partitions = GraphPartitions(graph.to("cpu")) if isinstance(graph, HeteroGraph) else graph
     rows = open_rows(features, partitions.num_nodes)
     if rows.shape[1] != (width := layers[0].adapter.width):
         raise InputError(f"features have rows of {rows.shape[1]}, and the layer takes {width}")
