@@ -72,14 +72,31 @@ def machines_table(machines: dict[str, Sequence[Cell]]) -> str:
     return table(["layer", "peer", *machines], rows)
 
 
-def widths_table(cells: Sequence[Cell], heads: Sequence[Cell], graphs: Sequence[str]) -> str:
-    """Slowdown of the fastest peer by layer and width, on graphs that were measured at all."""
+def training_table(cells: Sequence[Cell]) -> str:
+    """Geometric means by layer of forward and backward, and the least part of PyG's memory."""
+    peers = ("fastest peer", "expert", "DGL", "PyG")
     rows = []
-    for layer in LAYERS:
-        members = [chosen(cells, layer, width, 1, graphs) for width in (32, 64, 128)]
-        members.append(chosen(heads, layer, 64, 4, graphs))
-        rows.append([LAYERS[layer], *(_spread(m, "fastest peer") for m in members)])
-    return table(["", "width 32", "width 64", "width 128", "width 64, 4 heads"], rows)
+    for layer in dict.fromkeys(cell["layer"] for cell in cells):
+        here = chosen(cells, layer)
+        memory = [ratio for cell in here if (ratio := memory_ratio(cell)) is not None]
+        held = f"{min(memory):.0%} to {max(memory):.0%}" if memory else ""
+        rows.append([layer.upper(), *(_spread(here, peer) for peer in peers), held])
+    return table(["layer", *peers, "of PyG's memory"], rows)
+
+
+def homogeneous_table(cells: Sequence[Cell]) -> str:
+    """Slowdown of peers on graphs of one edge type."""
+    rows = []
+    for layer in dict.fromkeys(cell["layer"] for cell in cells):
+        here = [cell for cell in cells if cell["layer"] == layer]
+        fastest = [
+            [min(cell["ms"][name] for name in names if name in cell["ms"]) for cell in here]
+            for names in (("pyg", "pyg adj_t", "dgl", "expert"), ("pyg", "pyg adj_t", "dgl"))
+        ]
+        own = [cell["ms"]["hetune"] for cell in here]
+        ratios = [[t / o for t, o in zip(peer, own, strict=True)] for peer in fastest]
+        rows.append([layer.upper(), *(_range(r, len(here)) for r in ratios)])
+    return table(["layer", "fastest peer", "PyG or DGL"], rows)
 
 
 def compile_table(cells: Sequence[Cell]) -> str:

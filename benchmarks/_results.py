@@ -98,7 +98,7 @@ def share_of_roofline(cell: dict[str, Any]) -> float | None:
 def memory_ratio(cell: dict[str, Any]) -> float | None:
     """hetune's peak bytes over those of PyG's layer."""
     peak = {c["name"]: c.get("peak_bytes") for c in cell["candidates"]}
-    own, base = peak.get(OWN), peak.get(PYG[cell["layer"]])
+    own, base = peak.get(OWN), peak.get(PYG.get(cell["layer"], ""))
     return own / base if own is not None and base else None
 
 

@@ -23,7 +23,6 @@ from _slowdown_picture import by_graph, by_layer
 ROOT = Path(__file__).resolve().parents[1]
 MACHINES = {"zen5": "Zen 5", "zen4": "Zen 4", "xeon": "Xeon", "zen3": "Zen 3"}
 _CPUS = ("zen5", "xeon", "zen4", "zen3")
-_AT_ALL_WIDTHS = ("aifb_hetero", "mutag_hetero", "fb15k237", "mag_0.1", "biokg")
 _MARKED = re.compile(r"(<!-- figures: ([^>]*?) -->)(.*?)(<!-- /figures -->)", re.DOTALL)
 
 
@@ -122,7 +121,8 @@ FIGURES: dict[str, Callable[..., str]] = {
     "value": value,
     "layers": lambda machine: peers.layers_table(_cells(machine), ("PyG", "DGL", "fastest peer")),
     "machines": lambda: peers.machines_table(_machines()),
-    "widths": lambda: peers.widths_table(_cells("zen5"), _cells("xeon"), _AT_ALL_WIDTHS),
+    "homogeneous": lambda: peers.homogeneous_table(result("homogeneous_xeon")["cells"]),
+    "training": lambda: peers.training_table(result("training_xeon")["cells"]),
     "compiled": lambda: peers.compile_table(_cells("compile_xeon")),
     "memory": lambda: peers.memory_table(_cells("memory_zen4")),
     "roofline": lambda: peers.roofline_table(_machines()),

@@ -10,6 +10,7 @@ HetuneError
 ├── VariantError          no such variant, or none that fits the limits
 │   └── MemoryLimitError  every variant needs more memory than allowed
 ├── CompileError          the compiler is missing or refused the source
+├── PartitionError        the files of a run in parts cannot be written, or are in use
 ├── RegistryError         the registry's folder cannot be used
 ├── StoreError            the store of profiling records cannot be reached, read or written
 ├── CampaignError         a profiling campaign, or a graph of one, is described wrongly
@@ -71,11 +72,23 @@ class VariantError(HetuneError, LookupError):
 
 
 class MemoryLimitError(VariantError):
-    """Every variant needs more memory than the limit allows."""
+    """Every variant needs more memory than the limit allows.
+
+    Attributes:
+        needed: Bytes that the smallest takes, where they are known; else 0.
+    """
+
+    def __init__(self, message: str, needed: int = 0) -> None:
+        super().__init__(message)
+        self.needed = needed
 
 
 class CompileError(HetuneError, RuntimeError):
     """The compiler is missing, or refused generated source."""
+
+
+class PartitionError(HetuneError, OSError):
+    """The files of a run in parts cannot be written, or another process is writing them."""
 
 
 class RegistryError(HetuneError, OSError):

@@ -51,6 +51,7 @@ SOURCES = {
         "explain",
         "Say which variant would run on a graph, and why; no kernel is compiled.",
     ),
+    "kge": Source(".kge", "app", "Judge knowledge-graph models that score triples."),
     "profile": Source(
         ".profile",
         "profile",

@@ -9,7 +9,14 @@ from pathlib import Path
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from hetune.variants.registry import atomic_files
@@ -71,14 +78,20 @@ def table(
 
 
 @contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error while it is a terminal; call what it gives with (done, total)."""
+def progress_bar(what: str, *, left: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error while it is a terminal; call what it gives with (done, total).
+
+    Args:
+        what: Is in progress.
+        left: Whether to say how long it will take.
+    """
     console = err()
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        *([TextColumn("left:"), TimeRemainingColumn()] if left else []),
         console=console,
         transient=True,
         disable=not console.is_terminal,

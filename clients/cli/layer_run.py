@@ -186,7 +186,7 @@ def perform(run: LocalRun, say: Say) -> RunOutcome:
 def index_seconds(graph: hetune.HeteroGraph) -> dict[str, float]:
     """What each index of the graph took to build so far, in seconds."""
     total: dict[str, float] = {}
-    for group in (None, *split_relations(graph).values()):
+    for group in {None, *split_relations(graph).groups.values()}:
         for name, seconds in GraphIndex.of(graph, group).build_seconds.items():
             total[name] = total.get(name, 0.0) + seconds
     return total

@@ -32,7 +32,9 @@ from hetune.clients.cli.options import (
     use_threads,
     with_options,
 )
+from hetune.clients.cli.partitioned_run import PartitionedRun
 from hetune.clients.cli.sources import GraphSource, LayerSource
+from hetune.variants.errors import InputError
 from hetune.variants.kernel.precision import check_precision
 from hetune.variants.plan.choices import VANILLA
 
@@ -62,6 +64,12 @@ def run(
         ),
     ] = None,
     memory_limit: MemoryLimit = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            help="Run in that much memory, part by part and once, from and to .npy files: 4GB."
+        ),
+    ] = None,
     top: Top = 6,
     every: Every = False,
     rounds: Rounds = 5,
@@ -73,6 +81,12 @@ def run(
     use_threads(threads)
     if out is not None:
         check_writable(out)
+    if (limit := size_of(memory, "--memory")) is not None:
+        if device != "cpu" or precision != "float32" or memory_limit is not None:
+            raise InputError("--memory: leave --device, --precision and --memory-limit out")
+        chosen = replace(source, name=graph), replace(layer, weights=weights)
+        PartitionedRun(*chosen, features, out, limit, variant).perform(_say(console.out().print))
+        return
     request = LocalRun(
         replace(source, name=graph),
         replace(layer, weights=weights),

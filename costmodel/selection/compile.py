@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from hetune.costmodel.selection.selector import Selector
 from hetune.variants.backends.base import Backend
 from hetune.variants.errors import InputError
+from hetune.variants.frontend.kge.model_scores import ScoreCompiler, ScoringModel
+from hetune.variants.frontend.kge.models import scoring_model
 from hetune.variants.frontend.program_layer import ProgramLayer
 from hetune.variants.graph.vocabulary import VocabularyLike
 from hetune.variants.kernel.precision import Precision
@@ -19,6 +21,7 @@ from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.compiled import CompiledLayer
 from hetune.variants.runtime.compiled_model import CompiledModel, compile_model
 from hetune.variants.runtime.model_layers import is_model
+from hetune.variants.runtime.score_candidates import ScoreCandidates
 
 
 def compile(
@@ -35,7 +38,7 @@ def compile(
     vocabulary: VocabularyLike | None = None,
     precision: Precision | None = None,
     mode: Literal["layers", "whole"] = "layers",
-) -> CompiledLayer | CompiledModel:
+) -> CompiledLayer | CompiledModel | ScoringModel:
     """Compiles a layer, or those of a model: for every graph they run the variant that suits it.
 
     Args:
@@ -46,7 +49,9 @@ def compile(
             Or a program that `hetune.layer_program` made: the compiled layer is called with its
             features, in order or by name, and a graph.
             Or a model with such layers, which stays as it is: its layers are compiled in a copy
-            that shares all else.
+            that shares all else. Or a model of knowledge graphs, of ``torch_geometric.nn.kge`` or
+            a ``pykeen.models.ERModel``: its scores of triples are compiled in an instance of its
+            own class that shares all else.
         weights: Of a program: a tensor ``[types, *row shape]`` for each of its weights, by name.
         backend: ``"cpp"`` (compiled for this CPU), ``"triton"`` (compiled for the GPU that the
             features are on) or ``"torch"`` (the interpreter). None: ``"triton"`` if the module's
@@ -111,6 +116,9 @@ def compile(
     )
     if mode not in ("layers", "whole"):
         raise InputError(f"mode={mode!r}: take 'layers' or 'whole'")
+    compiler = ScoreCompiler(partial(compiled, dynamic=True), ScoreCandidates)
+    if (scoring := scoring_model(module, compiler)) is not None:
+        return scoring
     if not is_model(module):
         return compiled(module)
     return compile_model(module, compiled, is_whole=mode == "whole")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import update_wrapper
 from types import FunctionType
@@ -13,14 +11,10 @@ from typing import Any
 from torch import Tensor
 
 from hetune.costmodel.selection.compile import compile
+from hetune.costmodel.selection.weighted_layers import WeightedLayers
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.tracing.captured import captured
 from hetune.variants.frontend.vertex.layer import VertexLayer
-
-_MOST = 8
-"""Sets of weights of a function that are kept; the one used longest ago makes room for another."""
-_MOST_KINDS = 64
-"""Likewise sets of options and of shapes of weights, each with its own weights."""
 
 
 class VertexFunction:
@@ -29,8 +23,7 @@ class VertexFunction:
     def __init__(self, function: FunctionType) -> None:
         update_wrapper(self, function)
         self._function, self._signature = function, inspect.signature(function)
-        self._layers: dict[object, OrderedDict[tuple[int, ...], _WeightedLayer]] = {}
-        self._lock = threading.Lock()
+        self._layers = WeightedLayers(compile)
 
     def __call__(
         self,
@@ -60,48 +53,16 @@ class VertexFunction:
             raise InputError(f"{self._function.__name__}: {error}") from None
         tensors = {name: value for name, value in weights.items() if isinstance(value, Tensor)}
         options = {name: value for name, value in weights.items() if name not in tensors}
-        key = tuple(map(id, tensors.values()))
-        while True:
-            found = self._layer(tensors, options, key)
-            with found.lock:
-                if found.key == key:  # nobody took it for other weights meanwhile
-                    out: Tensor = found.compiled(graph, v_feature, e_feature)
-                    return out
-
-    def _layer(
-        self, tensors: Mapping[str, Tensor], options: Mapping[str, Any], key: tuple[int, ...]
-    ) -> _WeightedLayer:
         shapes = tuple((name, w.shape, w.dtype, w.device) for name, w in tensors.items())
-        kind = captured(self._function), tuple(options.items()), shapes
-        with self._lock:
-            try:
-                layers = self._layers[kind] = self._layers.pop(kind, OrderedDict())
-            except TypeError as error:
-                raise InputError(f"an option is no constant: {error}") from None
-            if len(self._layers) > _MOST_KINDS:
-                del self._layers[next(iter(self._layers))]
-            found = layers.pop(key, None)
-            if found is None and len(layers) < _MOST:
-                found = _WeightedLayer(VertexLayer(self._function, tensors, options), key)
-            elif found is None:
-                _, found = layers.popitem(last=False)
-                found.take(tensors, key)
-            layers[key] = found
-        return found
-
-
-class _WeightedLayer:
-    """A function with weights, and who uses it now."""
-
-    def __init__(self, layer: VertexLayer, key: tuple[int, ...]) -> None:
-        self._layer, self.compiled = layer, compile(layer)
-        self.key, self.lock = key, threading.Lock()
-
-    def take(self, weights: Mapping[str, Tensor], key: tuple[int, ...]) -> None:
-        """Goes on with other weights."""
-        with self.lock:
-            self._layer.set_weights(weights)
-            self.key = key
+        out: Tensor = self._layers.run(
+            (captured(self._function), tuple(options.items()), shapes),
+            tensors,
+            lambda: VertexLayer(self._function, tensors, options),
+            graph,
+            v_feature,
+            e_feature,
+        )
+        return out
 
 
 def vertex(function: Callable[..., Any]) -> VertexFunction:

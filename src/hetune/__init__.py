@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hetune.costmodel.version import release
 
 if TYPE_CHECKING:
-    from hetune import errors, layers, nn
+    from hetune import errors, kge, layers, nn
     from hetune.costmodel.selection.compile import compile
     from hetune.costmodel.selection.explanation import Explanation
     from hetune.costmodel.selection.selector import Selector
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hetune.variants.graph.hetero import HeteroGraph
     from hetune.variants.graph.loaders import load
     from hetune.variants.graph.vocabulary import Vocabulary
+    from hetune.variants.partition.run import run_partitions
     from hetune.variants.runtime.choice import Choice
     from hetune.variants.runtime.compiled import CompiledLayer
     from hetune.variants.runtime.compiled_model import CompiledModel
@@ -43,10 +44,12 @@ __all__ = [
     "compile",
     "errors",
     "generate",
+    "kge",
     "layer_program",
     "layers",
     "load",
     "nn",
+    "run_partitions",
     "vertex",
 ]
 
@@ -64,13 +67,14 @@ _HOMES = {
     "generate": "variants.graph.generate",
     "layer_program": "variants.frontend.trace",
     "load": "variants.graph.loaders",
+    "run_partitions": "variants.partition.run",
     "vertex": "costmodel.selection.vertex",
     "Vocabulary": "variants.graph.vocabulary",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("errors", "layers", "nn"):
+    if name in ("errors", "kge", "layers", "nn"):
         return importlib.import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

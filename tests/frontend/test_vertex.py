@@ -176,7 +176,7 @@ def test_weights_that_come_once_are_taken_in_turn():
         out = function(EDGE_INDEX, {"h": H, "norm": NORM}, **weights)
         rows = torch.zeros(NODES, 4).index_add(0, EDGE_INDEX[1], ((H @ W) * NORM)[EDGE_INDEX[0]])
         close(out, torch.sigmoid(rows * scale + BIAS))
-    assert all(len(layers) <= 8 for layers in function._layers.values())
+    assert all(len(layers) <= 8 for layers in function._layers._layers.values())
 
 
 @pytest.mark.filterwarnings("ignore::hetune.FallbackWarning")

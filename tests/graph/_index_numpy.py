@@ -3,6 +3,8 @@
 import numpy as np
 import torch
 
+from hetune.variants.graph.index_native import NodeBlocks
+
 
 def _int32(values: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.int32))
@@ -93,26 +95,26 @@ def group_rows(
 
 def node_blocks(
     indptr: torch.Tensor, pair_indptr: torch.Tensor, block_nodes: int, work_limit: int
-) -> torch.Tensor:
+) -> NodeBlocks:
     """Cut nodes into ranges of at most `block_nodes` nodes and `work_limit` units of work."""
-    work = np.arange(indptr.numel()) * 4 + indptr.numpy() + 2 * pair_indptr.numpy().astype(np.int64)
+    edges, pairs = (ids.numpy().astype(np.int64) for ids in (indptr, pair_indptr))
+    work = np.arange(edges.size) * 4 + edges + 2 * pairs
     cuts, nodes = [0], work.size - 1
     while cuts[-1] < nodes:
         start = cuts[-1]
         fits = int(np.searchsorted(work, work[start] + work_limit, side="right")) - 1
         cuts.append(min(max(fits, start + 1), start + block_nodes, nodes))
-    return _int32(np.array(cuts))
+    bounds = np.array(cuts)
+    of_block = np.diff(work[bounds])
+    order = np.argsort(-np.maximum(of_block, work_limit), kind="stable")
+    most = (int(np.diff(of[bounds]).max(initial=0)) for of in (np.arange(nodes + 1), edges, pairs))
+    hubs = int((of_block > work_limit).sum())
+    return NodeBlocks(_int32(bounds), _int32(order), hubs, (next(most), next(most), next(most)))
 
 
-def block_order(
-    indptr: torch.Tensor, pair_indptr: torch.Tensor, cuts: torch.Tensor, work_limit: int
-) -> tuple[torch.Tensor, int]:
-    """The blocks of `node_blocks`, those above `work_limit` first, and their number."""
-    bounds = cuts.numpy().astype(np.int64)
-    edges, pairs = (ids.numpy()[bounds].astype(np.int64) for ids in (indptr, pair_indptr))
-    work = np.diff(4 * bounds + edges + 2 * pairs)
-    order = np.argsort(-np.maximum(work, work_limit), kind="stable")
-    return _int32(order), int((work > work_limit).sum())
+def nodes_of(ids: torch.Tensor, count: int, having: bool) -> torch.Tensor:
+    """The nodes in [0, count) that are among ids, or those that are not, ascending."""
+    return _int32(np.flatnonzero(np.isin(np.arange(count), ids.numpy()) == having))
 
 
 def cut_by_type(counts: np.ndarray, most: int, step: int) -> tuple[torch.Tensor, ...]:
@@ -129,3 +131,16 @@ def cut_by_type(counts: np.ndarray, most: int, step: int) -> tuple[torch.Tensor,
     is_first[1:] = window[1:] != window[:-1]
     block_ptr = np.append(np.flatnonzero(is_first), window.size)
     return tuple(map(_int32, (np.append(start, counts.sum()), group_etype, block_ptr)))
+
+
+def pairs(
+    node: torch.Tensor, etype: torch.Tensor, num_nodes: int, num_etypes: int
+) -> tuple[torch.Tensor, ...]:
+    """Number the distinct (etype, node) of edges in any order.
+
+    Returns:
+        `(pair_of_edge, pair_node, pair_etype)`, pairs by etype, then node.
+    """
+    keys = etype.numpy() * np.int64(num_nodes) + node.numpy()
+    found, of_edge = np.unique(keys, return_inverse=True)
+    return tuple(map(_int32, (of_edge, found % num_nodes, found // num_nodes)))

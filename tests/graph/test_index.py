@@ -406,18 +406,14 @@ def test_without_a_compiler_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -
     def refuse() -> None:
         raise CompileError("no compiler: install one")
 
+    index_native._function.cache_clear()
     monkeypatch.setattr(index_native, "library", refuse)
     with pytest.raises(CompileError, match="install one"):
         GraphIndex.of(random_graph(60, 12, 3)).src  # noqa: B018
 
 
 def test_out_of_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Library:
-        @staticmethod
-        def hetune_index_select(*args: object) -> int:
-            return -1
-
-    monkeypatch.setattr(index_native, "library", Library)
+    monkeypatch.setattr(index_native, "_function", lambda name, count: lambda *args: -1)
     with pytest.raises(MemoryError, match="while indexing a graph"):
         index_native.select(torch.zeros(3, dtype=torch.int32), torch.ones(1, dtype=torch.bool), 3)
 

@@ -32,6 +32,7 @@ ORDER = (
     "hetune.variants.backends",
     "hetune.variants.compiler",
     "hetune.variants.runtime",
+    "hetune.variants.partition",
     "hetune.variants.testing",
     "hetune.costmodel",
     "hetune.profiling",
@@ -54,7 +55,7 @@ ORDER = (
     "hetune.clients",
 )
 # The public names: what users import, and so may the service and the clients.
-PUBLIC = {"hetune", "hetune.dgl", "hetune.errors", "hetune.layers", "hetune.nn"}
+PUBLIC = {"hetune", "hetune.dgl", "hetune.errors", "hetune.kge", "hetune.layers", "hetune.nn"}
 # Both come after programs, and neither needs the other.
 STRANGERS = {("hetune.variants.passes", "hetune.variants.frontend")}
 

@@ -28,12 +28,11 @@ def parametrized(x, edges, graph):
     yield lambda: (parametrize.remove_parametrizations(layer, "weight"), run(made[0], x, graph))
 
 
-@case("dropout={} in training mode: call eval() for inference")
+@case("{} has dropout={}, which no layer of hetune.nn has: call eval() for inference")
 def dropout(x, edges, graph):
     layer = geometric.RGATConv(8, 8, 3, dropout=0.5)
-    made = []
-    yield lambda: made.append(compiled(layer))
-    yield lambda: (made[0].eval(), run(made[0], x, *edges))
+    yield lambda: nn.from_pyg(layer)
+    yield lambda: run(compiled(nn.from_pyg(layer.eval())), x, graph)
 
 
 @case("{} is {}, and was {} when it was compiled: compile it anew")

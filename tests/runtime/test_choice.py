@@ -8,6 +8,7 @@ import pytest
 
 from hetune.variants.frontend.layers import rgcn_program
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.reverse import reversed_graph
 from hetune.variants.plan.sides import run_on
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.choice import choose
@@ -65,4 +66,11 @@ def test_a_slower_machine_takes_longer():
 
 def test_each_relation_goes_to_its_smaller_side():
     graph = typed_graph((4, 400), [(0, 1, 300), (1, 0, 300), (0, 0, 0)])
-    assert split_relations(graph) == {"s": (0,), "d": (1, 2)}
+    turned = {"rs": (1,), "rd": (0, 2)}
+    assert split_relations(graph).groups == {"s": (0,), "d": (1, 2), **turned}
+    assert split_relations(reversed_graph(graph)).groups == {
+        "s": (1,),
+        "d": (0, 2),
+        "rs": (0,),
+        "rd": (1, 2),
+    }

@@ -516,9 +516,6 @@ UNSUPPORTED = {
         geometric.RGCNConv(8, 8, 3, aggr="max")
     ),
     "RGATConv runs uncompiled: mod='additive'": lambda: geometric.RGATConv(8, 8, 3, mod="additive"),
-    "RGATConv runs uncompiled: dropout=0.5 in training mode: call eval() for inference": lambda: (
-        geometric.RGATConv(8, 8, 3, dropout=0.5)
-    ),
     "RGCNConv runs uncompiled: out_channels=0: widths of at least 1 are supported": lambda: (
         geometric.RGCNConv(8, 0, 3)
     ),

@@ -97,7 +97,7 @@ def test_weights_are_loaded_for_each_run_of_a_type(table):
         for kernel in launch.kernels:
             if isinstance(kernel, Gemm) and launch.type_of(kernel.w).space is Space.ETYPE:
                 group = kernel.rows.group
-                chosen = split_relations(MIXED)[group] if group else range(MIXED.num_etypes)
+                chosen = split_relations(MIXED).groups[group] if group else range(MIXED.num_etypes)
                 for relation in chosen:
                     runs = stats.edges[relation] > 0
                     if is_node_blocked(launch):

@@ -9,9 +9,11 @@ from hetune.variants.frontend import pyg
 from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported, refusal
 from hetune.variants.frontend.dgl.on_edges import DglLayer, is_dgl_layer
 from hetune.variants.frontend.dgl.udfs import MessageFunctions, OnFields
+from hetune.variants.frontend.kge.layer import ScoreLayer
 from hetune.variants.frontend.message_passing import adapt_call, is_message_passing
 from hetune.variants.frontend.nn import HGT, FlatLayer, RelationalLayer
 from hetune.variants.frontend.program_layer import ProgramLayer
+from hetune.variants.frontend.score_call import adapt_score
 from hetune.variants.frontend.tracing.adjacency import AdjacencyLayer, has_matrix
 from hetune.variants.frontend.type_order import named_for
 from hetune.variants.frontend.vertex.layer import OnVertices, VertexLayer
@@ -57,6 +59,8 @@ def _found(module: nn.Module, call: Arguments | None) -> Adapter | Unsupported:
     found = pyg.adapt(module, call)
     if isinstance(found, Adapter) or found.is_layer:
         return found
+    if isinstance(module, ScoreLayer):
+        return adapt_score(module, call)
     if isinstance(module, VertexLayer):
         module = OnVertices(module)
     elif isinstance(module, MessageFunctions):

@@ -79,6 +79,9 @@ class Adapter:
         result_shape: Of each node's row of what calls return, where `read` reads them and it is a
             tensor with such rows; else None.
         takes_ids: Whether another adapter is for calls with numbers of nodes for ``x``, or None.
+        dropout: The share of elements that are dropped, by the features that are masks of them,
+            which calls draw.
+        mode: What the module's dropout is now, where another one is another program.
     """
 
     def __init__(
@@ -96,6 +99,8 @@ class Adapter:
         read: Reader | None = None,
         result_shape: tuple[int, ...] | None = None,
         takes_ids: bool = False,
+        dropout: Mapping[str, float] | None = None,
+        mode: Callable[[], Hashable] = lambda: None,
     ) -> None:
         self.module = module
         self.program = program
@@ -110,6 +115,7 @@ class Adapter:
         self._weights = weights
         self._options = plain_options(module)
         self.read, self.result_shape, self.takes_ids = read, result_shape, takes_ids
+        self.dropout, self.mode, self._made_in = dropout or {}, mode, mode()
         self.inputs = tuple(param for param in program.params if param.role != "weight")
         self.result_width = program.type_of(program.results[0]).width
         self.width = sum(param.type.width for param in self.inputs if param.name == "x")
@@ -180,8 +186,7 @@ class Adapter:
     def refusal(self) -> str | None:
         """Why the module cannot be replaced right now, or None.
 
-        What may change after it was adapted: options, parts, methods, dtype, hooks, training mode
-        with dropout.
+        What may change after it was adapted: options, parts, methods, dtype, hooks.
         """
         own = vars(self.module)
         for name, value in self._options.items():
@@ -198,6 +203,13 @@ class Adapter:
                 change = "removed" if is_there else "added"
                 return _plain_tensor(self.module) or f"{path} was {change}: compile it anew"
         return _refusal(self.module, self._parts)
+
+    def mode_refusal(self) -> Unsupported | None:
+        """Why another adapter is for the module in its mode, or None."""
+        mode = self.mode()
+        if mode == self._made_in:
+            return None
+        return Unsupported("its dropout is another program", kind=("mode", mode))
 
 
 def _tensors(parts: Iterable[nn.Module]) -> list[Tensor]:
@@ -255,9 +267,6 @@ def _refusal(module: nn.Module, parts: Sequence[nn.Module]) -> str | None:
         for attribute in _HOOKS if part is module else _HOOKS_OF_PARTS:
             if own.get(attribute) and not _is_lazy_s_own(part, attribute):
                 is_hooked = True
-    dropout = getattr(module, "dropout", 0)
-    if module.training and isinstance(dropout, int | float) and dropout > 0:
-        return f"dropout={module.dropout} in training mode: call eval() for inference"
     if getattr(module, "_explain", None):
         return "explain mode is on"
     return _hooked(module) if is_hooked else _replaced_method(module)

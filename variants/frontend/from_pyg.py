@@ -35,6 +35,11 @@ def from_pyg(module: nn.Module) -> RelationalLayer:
             f"{type(module).__name__} has flow='target_to_source', which no layer of hetune.nn "
             "has: turn the edges round, and make it with flow='source_to_target'"
         )
+    if found.dropout:
+        raise InputError(
+            f"{type(module).__name__} has dropout={module.dropout}, which no layer of hetune.nn "
+            "has: call eval() for inference"
+        )
     layer, parts = _BUILDERS[type(module).__name__](module, found)
     with torch.no_grad():
         for name, parameter in layer.named_parameters():

@@ -10,7 +10,16 @@ import math
 
 from hetune.variants.errors import ProgramError
 from hetune.variants.frontend.functions import dot, gelu, leaky_relu, sigmoid, softmax
-from hetune.variants.frontend.trace import Graph, Value, etype, layer_program, node, ntype, shared
+from hetune.variants.frontend.trace import (
+    Graph,
+    Value,
+    edge,
+    etype,
+    layer_program,
+    node,
+    ntype,
+    shared,
+)
 from hetune.variants.program.nodes import Program
 
 
@@ -28,7 +37,8 @@ def rgcn(
 @layer_program
 def rgat(
     g: Graph, x: Value, w: Value, w_flat: Value | None, att_q: Value, att_k: Value,
-    root: Value | None, bias: Value | None, *, slope: float, within: bool, residual: bool,
+    root: Value | None, bias: Value | None, mask: Value | None, *, slope: float, within: bool,
+    residual: bool,
 ) -> Value:  # fmt: skip
     """Busbridge et al. 2019, "Relational Graph Attention Networks", additive attention."""
     w_score = w if w_flat is None else w_flat
@@ -36,6 +46,8 @@ def rgat(
     key = dot(g.src(x) @ w_score, att_k)
     score = leaky_relu(query + key, slope)
     alpha = softmax(score, over=g.dst_pairs if within else g.nodes)
+    if mask is not None:
+        alpha = alpha * mask
     return _finish(g.sum(alpha * (g.src(x) @ w)), x, root, bias, residual)
 
 
@@ -117,8 +129,9 @@ def rgat_program(
     vectors: str = "shared",
     root: bool = False,
     residual: bool = False,
+    mask: bool = False,
 ) -> Program:
-    """RGAT with additive attention: parameters x, w, att_q, att_k and where asked for root, bias.
+    """RGAT with additive attention: parameters x, w, att_q, att_k; if asked for root, bias, mask.
 
     Args:
         d_in: Width of x.
@@ -133,6 +146,7 @@ def rgat_program(
         vectors: Attention vectors "shared" by all relations, or one for each "etype".
         root: Adds a linear map of the node itself (self loop).
         residual: Adds x itself; widths must be equal.
+        mask: Multiplies the softmax by a feature of edges (dropout).
     """
     if softmax not in ("across", "within"):
         raise ProgramError(f"rgat has no softmax={softmax!r}: take 'across' or 'within'")
@@ -152,6 +166,7 @@ def rgat_program(
         att_k=vector,
         root=shared(d_in, *row) if root else None,
         bias=shared(*row) if bias else None,
+        mask=edge(*row[:-1]) if mask else None,
         slope=slope,
         within=softmax == "within",
         residual=residual,

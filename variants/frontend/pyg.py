@@ -158,6 +158,11 @@ def _adapt_rgat(module: Any) -> Adapter | Unsupported:
         return Unsupported(f"concat=False with heads={heads}")
     within = module.attention_mechanism == "within-relation"
     has_bias = module.bias is not None
+
+    def dropout() -> float:
+        return float(module.dropout) if module.training else 0.0
+
+    share = dropout()
     program = rgat_program(
         module.in_channels,
         width,
@@ -165,6 +170,7 @@ def _adapt_rgat(module: Any) -> Adapter | Unsupported:
         softmax="within" if within else "across",
         slope=module.negative_slope,
         bias=has_bias,
+        mask=share > 0,
     )
 
     def weights() -> dict[str, Tensor]:
@@ -188,6 +194,8 @@ def _adapt_rgat(module: Any) -> Adapter | Unsupported:
         module_run=ModuleRun(
             200, _edge_with_weights(module.in_channels, heads * width), refuses_ids=True
         ),
+        dropout={"mask": share} if share > 0 else {},
+        mode=dropout,
     )
 
 

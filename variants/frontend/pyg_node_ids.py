@@ -1,7 +1,8 @@
 """PyG's `RGCNConv` called with numbers of nodes, or nothing, in place of their features.
 
 Its weights then have a row for each node: they are embeddings. What a message takes of them is read
-by torch, once for the same parameters where all nodes take part, and summed up by the program.
+by torch, which also adds up its gradients by node, and is summed up by the program. It is read once
+where all nodes take part and no parameter is learned.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding
 
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, as_rows
@@ -21,6 +23,7 @@ from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
 
+_PLACES = GraphSlot[None, Tensor]()
 _KEPT = GraphSlot[None, "dict[str, tuple[ParametersVersion, dict[str, Tensor]]]"]()
 
 
@@ -108,31 +111,44 @@ class _NodeRows:
         return self._all
 
     def inputs(self, graph: HeteroGraph, ids: Tensor) -> dict[str, Tensor]:
-        """Each edge's row of the weights, and each node's."""
+        """Each edge's row of the weights, and each node's; parameters that learn have gradients."""
+        parameters = self._adapter.module.parameters()
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in parameters):
+            return self._rows(graph, ids, self._mixed())
         version = self._adapter.parameters_version()
         kept = graph.state.of(_KEPT, None, dict, owner=self)
         if ids is self._all and "all" in kept and kept["all"][0] is version:
             return kept["all"][1]
-        module: Any = self._adapter.module
         with torch.inference_mode(False), torch.no_grad():
-            types = order_of(self._adapter, graph).edge_types(graph)
-            found = {"message": self._mixed(version)[types, ids[graph.src.long()]]}
-            if module.root is not None:
-                found["root"] = module.root.detach()[ids]
+            if self._weight is None or self._weight[0] is not version:
+                self._weight = version, self._mixed()
+            found = self._rows(graph, ids, self._weight[1])
+            found = {name: rows.detach() for name, rows in found.items()}
         if ids is self._all:
             kept["all"] = version, found
         return found
 
-    def _mixed(self, version: ParametersVersion) -> Tensor:
+    def _rows(self, graph: HeteroGraph, ids: Tensor, weight: Tensor) -> dict[str, Tensor]:
+        module: Any = self._adapter.module
+        is_all, root = ids is self._all, module.root
+
+        def index() -> Tensor:
+            types = order_of(self._adapter, graph).edge_types(graph)
+            return types * weight.shape[1] + ids[graph.src.long()]
+
+        places = graph.state.of(_PLACES, None, index, owner=self) if is_all else index()
+        found = {"message": embedding(places, weight.flatten(0, 1))}
+        if root is not None:
+            found["root"] = root if is_all else embedding(ids, root)
+        return found
+
+    def _mixed(self) -> Tensor:
         """The weights [R, nodes, width], mixed of bases where there are any."""
         module: Any = self._adapter.module
+        weight: Tensor = module.weight
         if module.num_bases is None:
-            whole: Tensor = module.weight.detach()
-            return whole
-        if self._weight is None or self._weight[0] is not version:
-            mixed = torch.einsum("rb,bkd->rkd", module.comp.detach(), module.weight.detach())
-            self._weight = version, mixed
-        return self._weight[1]
+            return weight
+        return torch.einsum("rb,bkd->rkd", module.comp, weight)
 
 
 class _IdCall(LayerCall):
@@ -156,10 +172,6 @@ class _IdCall(LayerCall):
             )
         check_device("x", self.x, graph)
         return self._rows.inputs(graph, self.x)
-
-    def gradient_refusal(self) -> str | None:
-        """The program takes rows of weights as they are."""
-        return "numbers of nodes stand for features: calls with features are trained compiled"
 
     def of_module(self) -> Any:
         """What the module gives for one node."""

@@ -118,6 +118,7 @@ class TracedReader:
             graph_refusal=self._graph_refusal,
             read=self._read,
             result_shape=traced.result_shape,
+            dropout=traced.dropout,
         )
 
     def parameters(self) -> dict[str, Tensor]:
@@ -262,7 +263,8 @@ class TracedCall(Call):
     def inputs(self, graph: HeteroGraph) -> dict[str, Tensor]:
         """Features by name, and constants."""
         params = self._reader.adapter.inputs
-        given = {p.name: self._rows(p.name) for p in params if p.role == "feature"}
+        rows = self._reader.traced.rows
+        given = {p.name: self._rows(p.name) for p in params if p.name in rows}
         return {**given, **self._of_graph(graph).constants}
 
     def _rows(self, feature: str) -> Tensor:

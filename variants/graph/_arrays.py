@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from hetune.variants.errors import GraphError
+from hetune.variants.graph import index_native
 from hetune.variants.graph.lazy_tensors import materialized
 
 IdArray: TypeAlias = torch.Tensor | np.ndarray
@@ -110,6 +111,16 @@ def check_range(
     )
 
 
+def in_range(name: str, ids: torch.Tensor, limit: int, what: str, grow: str = "") -> torch.Tensor:
+    """A contiguous int32 copy of ids that are checked as by `check_range`."""
+    if ids.device.type == "cpu" and index_native.is_loaded():
+        found = index_native.own_ids(ids, limit)
+        if found is not None:
+            return found
+    check_range(name, ids, limit, what, grow)
+    return ids.contiguous().to(torch.int32, copy=True)
+
+
 def check_sorted(name: str, ids: torch.Tensor) -> None:
     """Check that node types do not decrease over node ids."""
     falls = ids[1:] < ids[:-1]
@@ -179,7 +190,6 @@ def largest(ids: torch.Tensor) -> int:
     return int(ids.max()) if ids.numel() else -1
 
 
-def own_int32(ids: torch.Tensor, *, copy: bool) -> torch.Tensor:
-    """Contiguous int32; a copy where asked, so that the caller's later writes cannot reach it."""
-    ids = ids.contiguous()
-    return ids.to(torch.int32, copy=copy)
+def contiguous_int32(ids: torch.Tensor) -> torch.Tensor:
+    """Contiguous int32: the ids themselves where they are that."""
+    return ids.contiguous().to(torch.int32)

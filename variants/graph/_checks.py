@@ -1,23 +1,26 @@
-"""Whether the columns and names of a graph fit together, and all ids are in range."""
+"""Columns of a graph: whether they and names fit together, and all ids are in range."""
 
 from collections.abc import Sequence
 
 import torch
 
 from hetune.variants.errors import GraphError
-from hetune.variants.graph._arrays import check_names, check_range, check_sorted
+from hetune.variants.graph._arrays import check_names, check_sorted, in_range
 from hetune.variants.graph.typed_edges import TypedEdges
 
 
-def check_columns(
+def checked_columns(
     graph: TypedEdges, num_nodes: int | None, made: frozenset[str] = frozenset()
-) -> None:
-    """Raise `GraphError` unless arrays and names fit together, and all ids are in range.
+) -> tuple[torch.Tensor, ...]:
+    """src, dst, etype and ntype as int32, which nobody else has.
 
     Args:
         graph: What to check.
         num_nodes: How many nodes there are said to be.
         made: Columns that nobody gave: all 0.
+
+    Raises:
+        GraphError: Arrays and names do not fit together, or an id is out of range.
     """
     columns = {"dst": graph.dst, "etype": graph.etype, "ntype": graph.ntype}
     for name, ids in columns.items():
@@ -37,14 +40,18 @@ def check_columns(
         )
     check_names("ntype", graph.ntype_names, graph.num_ntypes)
     check_names("etype", graph.etype_names, graph.num_etypes)
-    for name in ("src", "dst"):
-        check_range(name, getattr(graph, name), graph.num_nodes, "nodes", "num_nodes")
+    etype, ntype = graph.etype, graph.ntype
+    src, dst = (
+        in_range(name, getattr(graph, name), graph.num_nodes, "nodes", "num_nodes")
+        for name in ("src", "dst")
+    )
     if "etype" not in made or not graph.num_etypes:
-        check_range("etype", graph.etype, graph.num_etypes, "edge types", "num_etypes")
+        etype = in_range("etype", etype, graph.num_etypes, "edge types", "num_etypes")
     if "ntype" not in made or not graph.num_ntypes:
-        check_range("ntype", graph.ntype, graph.num_ntypes, "node types", "num_ntypes")
-        check_sorted("ntype", graph.ntype)
+        ntype = in_range("ntype", ntype, graph.num_ntypes, "node types", "num_ntypes")
+        check_sorted("ntype", ntype)
     _check_node_names(graph)
+    return src, dst, etype, ntype
 
 
 def _check_node_names(graph: TypedEdges) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hetune.variants.errors import InputError
 from hetune.variants.graph import index_native
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.graph.index_native import NodeBlocks
 from hetune.variants.graph.row_groups import (
     EVENLY,
     RowGroups,
@@ -52,9 +53,13 @@ def node_blocks(index: GraphIndex, block_nodes: int) -> torch.Tensor:
     Raises:
         InputError: `block_nodes` is not positive.
     """
+    return _blocks(index, block_nodes).cuts
+
+
+def _blocks(index: GraphIndex, block_nodes: int) -> NodeBlocks:
     whole, count = index.whole, block_count(index, block_nodes)
 
-    def build() -> torch.Tensor:
+    def build() -> NodeBlocks:
         pointers = whole.indptr, whole.node_dst_pair_indptr
         most = 2 * -(-whole.num_nodes // count)
         return index_native.node_blocks(*pointers, most, _work_limit(whole, count))
@@ -95,7 +100,7 @@ def block_order(index: GraphIndex, block_nodes: int) -> torch.Tensor:
     Raises:
         InputError: `block_nodes` is not positive.
     """
-    return _turns(index, block_nodes)[0]
+    return _blocks(index, block_nodes).order
 
 
 def num_hubs(index: GraphIndex, block_nodes: int) -> int:
@@ -104,17 +109,7 @@ def num_hubs(index: GraphIndex, block_nodes: int) -> int:
     Raises:
         InputError: `block_nodes` is not positive.
     """
-    return _turns(index, block_nodes)[1]
-
-
-def _turns(index: GraphIndex, block_nodes: int) -> tuple[torch.Tensor, int]:
-    whole, count = index.whole, block_count(index, block_nodes)
-
-    def build() -> tuple[torch.Tensor, int]:
-        pointers, limit = (whole.indptr, whole.node_dst_pair_indptr), _work_limit(whole, count)
-        return index_native.block_order(*pointers, node_blocks(index, block_nodes), limit)
-
-    return whole.step(f"block_order({count})", build)
+    return _blocks(index, block_nodes).hubs
 
 
 def most_rows_in_block(index: GraphIndex, space: str, block_nodes: int) -> int:
@@ -125,16 +120,15 @@ def most_rows_in_block(index: GraphIndex, space: str, block_nodes: int) -> int:
         space: "node", "dst_pair" (of this index's edges) or "edge" (of all edges).
         block_nodes: As for `node_blocks`.
     """
+    blocks = _blocks(index, block_nodes)
+    if space != "dst_pair" or index is index.whole:
+        return blocks.most[("node", "edge", "dst_pair").index(space)]
 
     def build() -> int:
-        bounds = node_blocks(index, block_nodes).numpy()
-        if space == "dst_pair":
-            bounds = index.node_dst_pair_indptr.numpy()[bounds]
-        elif space == "edge":
-            bounds = index.whole.indptr.numpy()[bounds]
+        bounds = index.node_dst_pair_indptr.numpy()[blocks.cuts.numpy()]
         return int(np.diff(bounds).max()) if len(bounds) > 1 else 0
 
-    return index.step(f"most_rows_in_block({space}, {block_count(index, block_nodes)})", build)
+    return index.step(f"most_pairs_in_block({block_count(index, block_nodes)})", build)
 
 
 def row_groups(index: GraphIndex, space: str, block_nodes: int | None) -> RowGroups:

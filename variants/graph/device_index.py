@@ -73,6 +73,11 @@ class DeviceIndex(GraphIndex):
 
         return self.step(name, build)
 
+    def _nodes_of(self, ids: Tensor, count: int, having: bool) -> Tensor:
+        has_edge = torch.zeros(count, dtype=torch.bool, device=self.device)
+        has_edge[ids.long()] = True
+        return (has_edge == having).nonzero().flatten().int()
+
     def _sorted(self) -> EdgeOrder:
         src, dst, etype = self._edges
         by_source = torch.argsort(src, stable=True)

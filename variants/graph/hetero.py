@@ -17,13 +17,13 @@ from hetune.variants.graph._arrays import (
     check_count,
     check_edge_data,
     check_found,
+    contiguous_int32,
     device_of,
     largest,
     numbered,
-    own_int32,
 )
 from hetune.variants.graph._canonical import CanonicalEtype, as_triples, check_declared
-from hetune.variants.graph._checks import check_columns
+from hetune.variants.graph._checks import checked_columns
 from hetune.variants.graph.saving import save
 from hetune.variants.graph.state import GraphState
 from hetune.variants.graph.typed_edges import TypedEdges
@@ -97,7 +97,7 @@ class HeteroGraph(TypedEdges):
                 mend = "number them from 0, or pass num_nodes"
                 check_found("nodes", num_nodes, src.numel() + dst.numel(), mend)
             check_count("num_nodes", num_nodes)
-            ntype = torch.zeros(num_nodes, dtype=torch.int32, device=src.device)
+            ntype = torch.zeros(1, dtype=torch.int32, device=src.device).expand(num_nodes)
             num_ntypes = _count("ntype", num_ntypes, None, ntype_names)
         else:
             num_ntypes = _count("ntype", num_ntypes, ntype, ntype_names)
@@ -115,10 +115,11 @@ class HeteroGraph(TypedEdges):
         counts, names = (num_etypes, num_ntypes), (ntype_names, etype_names)
         others = *counts, *names, declared, _tuples(node_names), MappingProxyType(data)
         if validate:
-            check_columns(TypedEdges(src, dst, etype, ntype, *others), num_nodes, made)
-        src, dst = (own_int32(ids, copy=validate) for ids in (src, dst))
-        etype = own_int32(etype, copy=validate and "etype" not in made)
-        ntype = own_int32(ntype, copy=validate and "ntype" not in made)
+            given = TypedEdges(src, dst, etype, ntype, *others)
+            src, dst, etype, ntype = checked_columns(given, num_nodes, made)
+        else:
+            src, dst, etype = (contiguous_int32(ids) for ids in (src, dst, etype))
+            ntype = ntype if "ntype" in made else contiguous_int32(ntype)
         super().__init__(src, dst, etype, ntype, *others)
         self.state = GraphState()
         if validate:
@@ -132,7 +133,7 @@ class HeteroGraph(TypedEdges):
         Raises:
             GraphError: Names the array, the first offending position and value, and how to mend it.
         """
-        check_columns(self, self.num_nodes)
+        checked_columns(self, self.num_nodes)
         self._check_canonical()
 
     def _check_canonical(self) -> None:
@@ -234,7 +235,7 @@ class HeteroGraph(TypedEdges):
         header = [self.num_nodes, self.num_edges, self.ntype_names, self.etype_names, triples]
         digest.update(json.dumps(["HeteroGraph/1", *header]).encode())
         for ids in self._arrays:
-            digest.update(ids.cpu().numpy().astype("<i4", copy=False).data)
+            digest.update(ids.cpu().contiguous().numpy().astype("<i4", copy=False).data)
         return digest.hexdigest()
 
     def unindexed(self) -> "HeteroGraph":

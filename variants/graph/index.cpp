@@ -217,6 +217,17 @@ int64_t group_rows(const int32_t* etype, const int32_t* row_ptr, int64_t blocks,
     return block_ptr[blocks];
 }
 
+template <class Id>
+int64_t own_ids(const Id* ids, int64_t stride, int64_t count, int64_t limit, int32_t* out) {
+    int64_t first = count;
+    for (int64_t i = count - 1; i >= 0; --i) {
+        const int64_t id = ids[i * stride];
+        out[i] = static_cast<int32_t>(id);
+        if (static_cast<uint64_t>(id) >= static_cast<uint64_t>(limit)) first = i;
+    }
+    return first;
+}
+
 template <class Body>
 int64_t guarded(Body body) {
     try {
@@ -240,6 +251,17 @@ EXPORT int64_t hetune_index_prefer_large_pages([[maybe_unused]] void* data,
     if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 #endif
     return 0;
+}
+
+// out = ids of so many bytes each, `stride` apart; returns the first that is not in [0, limit), or
+// else their number.
+EXPORT int64_t hetune_index_own_ids(const void* ids, int64_t bytes, int64_t stride, int64_t count,
+                                    int64_t limit, int32_t* out) {
+    switch (bytes) {
+        case 2: return own_ids(static_cast<const int16_t*>(ids), stride, count, limit, out);
+        case 4: return own_ids(static_cast<const int32_t*>(ids), stride, count, limit, out);
+        default: return own_ids(static_cast<const int64_t*>(ids), stride, count, limit, out);
+    }
 }
 
 // Canonical order by (dst, etype, src, input), and the source pairs, numbered by (etype, src).
@@ -310,6 +332,38 @@ EXPORT int64_t hetune_index_fill_pairs(const int32_t* dst, const int32_t* etype,
     }
     indptr[pairs] = static_cast<int32_t>(edges);
     return 0;
+}
+
+// Numbers the distinct (etype, node) of edges in any order, by etype, then node. The scratch holds
+// 16 bytes per edge each; pair_node and pair_etype have room for one pair per edge. Returns how many.
+EXPORT int64_t hetune_index_pairs(const int32_t* node, const int32_t* etype, int64_t edges,
+                                  int64_t nodes, int64_t etypes, void* scratch_a, void* scratch_b,
+                                  int32_t* pair_of_edge, int32_t* pair_node, int32_t* pair_etype,
+                                  int64_t threads) {
+    return guarded([&] {
+        Edge *a = static_cast<Edge*>(scratch_a), *b = static_cast<Edge*>(scratch_b);
+#pragma omp parallel for schedule(static) num_threads(chunks_for(edges, threads))
+        for (int64_t i = 0; i < edges; ++i) {
+            a[i] = {static_cast<uint32_t>(node[i]), static_cast<uint32_t>(etype[i]), 0,
+                    static_cast<uint32_t>(i)};
+        }
+        Edge* sorted = radix_sort(a, b, &Edge::src, nodes, edges, threads);
+        sorted =
+            radix_sort(sorted, sorted == a ? b : a, &Edge::etype_or_pair, etypes, edges, threads);
+        return number_runs(
+            [=](int64_t i) {
+                return sorted[i].src == sorted[i - 1].src &&
+                       sorted[i].etype_or_pair == sorted[i - 1].etype_or_pair;
+            },
+            [=](int64_t i, int64_t pair, bool is_first) {
+                if (is_first) {
+                    pair_node[pair] = static_cast<int32_t>(sorted[i].src);
+                    pair_etype[pair] = static_cast<int32_t>(sorted[i].etype_or_pair);
+                }
+                pair_of_edge[sorted[i].id] = static_cast<int32_t>(pair);
+            },
+            edges, threads);
+    });
 }
 
 // All indexes of a graph that is small enough for one thread. `out` has room for, one after the
@@ -426,52 +480,62 @@ EXPORT int64_t hetune_index_fill_groups(const int32_t* etype, const int32_t* row
 }
 
 // Cuts nodes into ranges of at most block_nodes nodes and, but for single nodes, at most
-// work_limit units of work (4 a node, 1 an incoming edge, 2 a destination pair).
-// Returns the number of blocks; writes their boundaries unless cuts is null.
+// work_limit units of work (4 a node, 1 an incoming edge, 2 a destination pair). Writes their
+// boundaries; and the order in which threads take them: hubs, which have more than work_limit units
+// of work, most work first; then the others. `found` gets the number of hubs, and the most nodes,
+// edges and destination pairs that a block has. Returns the number of blocks, for which there is
+// room.
 EXPORT int64_t hetune_index_node_blocks(const int32_t* indptr, const int32_t* pair_indptr,
                                         int64_t nodes, int64_t block_nodes, int64_t work_limit,
-                                        int32_t* cuts) {
-    const auto work_before = [=](int64_t n) {
-        return 4 * n + int64_t{indptr[n]} + 2 * int64_t{pair_indptr[n]};
-    };
-    int64_t blocks = 0;
-    if (cuts) cuts[0] = 0;
-    for (int64_t start = 0; start < nodes;) {
-        const int64_t limit = work_before(start) + work_limit;
-        int64_t fits = start + 1, above = std::min(nodes, start + block_nodes) + 1;
-        while (above - fits > 1) {
-            const int64_t middle = fits + (above - fits) / 2;
-            (work_before(middle) <= limit ? fits : above) = middle;
-        }
-        start = fits;
-        ++blocks;
-        if (cuts) cuts[blocks] = static_cast<int32_t>(start);
-    }
-    return blocks;
-}
-
-// The blocks of hetune_index_node_blocks in the order in which threads take them: hubs, which have
-// more than work_limit units of work, most work first; then the others. Returns how many hubs.
-EXPORT int64_t hetune_index_block_order(const int32_t* indptr, const int32_t* pair_indptr,
-                                        const int32_t* cuts, int64_t blocks, int64_t work_limit,
-                                        int32_t* order) {
+                                        int32_t* cuts, int32_t* order, int64_t* found) {
     return guarded([&] {
+        const auto work_before = [=](int64_t n) {
+            return 4 * n + int64_t{indptr[n]} + 2 * int64_t{pair_indptr[n]};
+        };
         std::vector<std::pair<int64_t, int32_t>> hubs;
-        std::vector<int32_t> others;
-        for (int64_t b = 0; b < blocks; ++b) {
-            const int64_t n = cuts[b], end = cuts[b + 1];
-            const int64_t work = 4 * (end - n) + int64_t{indptr[end]} - indptr[n] +
-                                 2 * (int64_t{pair_indptr[end]} - pair_indptr[n]);
-            if (work > work_limit) {
-                hubs.emplace_back(-work, static_cast<int32_t>(b));
-            } else {
-                others.push_back(static_cast<int32_t>(b));
+        int64_t blocks = 0, others = 0;
+        std::fill(found, found + 4, int64_t{0});
+        cuts[0] = 0;
+        for (int64_t start = 0; start < nodes; ++blocks) {
+            const int64_t limit = work_before(start) + work_limit;
+            int64_t end = start + 1, above = std::min(nodes, start + block_nodes) + 1;
+            while (above - end > 1) {
+                const int64_t middle = end + (above - end) / 2;
+                (work_before(middle) <= limit ? end : above) = middle;
             }
+            const int64_t work = work_before(end) - work_before(start);
+            if (work > work_limit) {
+                hubs.emplace_back(-work, static_cast<int32_t>(blocks));
+            } else {
+                order[others++] = static_cast<int32_t>(blocks);
+            }
+            found[1] = std::max(found[1], end - start);
+            found[2] = std::max(found[2], int64_t{indptr[end]} - indptr[start]);
+            found[3] = std::max(found[3], int64_t{pair_indptr[end]} - pair_indptr[start]);
+            cuts[blocks + 1] = static_cast<int32_t>(end);
+            start = end;
         }
         std::sort(hubs.begin(), hubs.end());
+        found[0] = static_cast<int64_t>(hubs.size());
+        std::move_backward(order, order + others, order + blocks);
         for (const auto& hub : hubs) *order++ = hub.second;
-        std::copy(others.begin(), others.end(), order);
-        return static_cast<int64_t>(hubs.size());
+        return blocks;
+    });
+}
+
+// The nodes below `count` that are among ids, or else those that are not, ascending, for all of which
+// there is room. Returns how many.
+EXPORT int64_t hetune_index_nodes(const int32_t* ids, int64_t edges, int64_t count, int64_t having,
+                                  int32_t* nodes) {
+    return guarded([&] {
+        std::vector<uint8_t> has_edge(count, 0);
+        for (int64_t i = 0; i < edges; ++i) has_edge[ids[i]] = 1;
+        int64_t found = 0;
+        for (int64_t n = 0; n < count; ++n) {
+            nodes[found] = static_cast<int32_t>(n);
+            found += has_edge[n] == having;
+        }
+        return found;
     });
 }
 

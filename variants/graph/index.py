@@ -75,7 +75,7 @@ class GraphIndex(Steps):
         self.retention.join(self)
         self.num_edges = graph.num_edges
         if relations is not None:
-            self.num_edges = int(self.whole._edges_per_relation[list(relations)].sum())
+            self.num_edges = int(self.whole.edges_per_relation[list(relations)].sum())
 
     @classmethod
     def of(cls, graph: HeteroGraph, relations: tuple[int, ...] | None = None) -> "GraphIndex":
@@ -176,11 +176,8 @@ class GraphIndex(Steps):
             raise InputError(f"no end {end!r}: give 'src' or 'dst'")
 
         def build() -> torch.Tensor:
-            ends = self.src if end == "src" else self.dst
-            count = self.num_ids if end == "src" else self.num_nodes
-            has_edge = torch.zeros(count, dtype=torch.bool, device=ends.device)
-            has_edge[ends.long()] = True
-            return (has_edge == having).nonzero().flatten().int()
+            ends, count = (self.src, self.num_ids) if end == "src" else (self.dst, self.num_nodes)
+            return self._nodes_of(ends, count, having)
 
         return self.step(f"nodes({end}, {having})", build)
 
@@ -273,6 +270,12 @@ class GraphIndex(Steps):
     # Of the whole graph.
 
     @property
+    def edges_per_relation(self) -> np.ndarray:
+        """Edges per relation of the whole graph, int64 [R]."""
+        whole = self.whole
+        return whole.step("edges_per_relation", lambda: whole.rows_per_relation(whole._edges[2]))
+
+    @property
     def relation_stats(self) -> RelationStats:
         """Edges and distinct pairs per relation, of the whole graph."""
         whole = self.whole
@@ -284,7 +287,7 @@ class GraphIndex(Steps):
                 whole.rows_per_relation(whole.src_pair_etype),
                 whole.rows_per_relation(whole.dst_pair_etype),
             )
-            return RelationStats(whole._edges_per_relation, *pairs)
+            return RelationStats(whole.edges_per_relation, *pairs)
 
         return whole.step("relation_stats", build)
 
@@ -296,13 +299,12 @@ class GraphIndex(Steps):
     def _pointers(self, name: str, keys: Callable[[], torch.Tensor], buckets: int) -> torch.Tensor:
         return self.step(name, lambda: index_native.pointers(keys(), buckets))
 
+    def _nodes_of(self, ids: torch.Tensor, count: int, having: bool) -> torch.Tensor:
+        return index_native.nodes_of(ids, count, having)
+
     def rows_per_relation(self, etype: torch.Tensor) -> np.ndarray:
         """How many of some rows each relation has, int64 [R]; `etype` is theirs."""
         return torch.bincount(etype, minlength=self.num_etypes).cpu().numpy()
-
-    @property
-    def _edges_per_relation(self) -> np.ndarray:
-        return self.step("edges_per_relation", lambda: self.rows_per_relation(self._edges[2]))
 
     @property
     def _order(self) -> EdgeOrder:

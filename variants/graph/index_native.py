@@ -4,7 +4,9 @@ Runs with `torch.get_num_threads()` threads; the results do not depend on their 
 """
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -27,18 +29,26 @@ def library() -> ctypes.CDLL:
     return load_packaged("hetune.variants.graph", "index.cpp", "graph-index", what)
 
 
-def _call(name: str, *args: torch.Tensor | int | None) -> int:
-    function = getattr(library(), f"hetune_index_{name}")
-    if getattr(function, "restype", None) is not ctypes.c_int64:  # addresses are numbers, too
-        # What is asked for comes last: other threads call a function that has it.
-        function.argtypes, function.restype = (ctypes.c_int64,) * len(args), ctypes.c_int64
+def _call(name: str, *args: torch.Tensor | int) -> int:
     # Vectors keep their tensor alive for the time of the call.
-    result = function(
-        *[arg.data_ptr() if isinstance(arg, torch.Tensor) else arg or 0 for arg in args]
+    result = _function(name, len(args))(
+        *[arg.data_ptr() if isinstance(arg, torch.Tensor) else arg for arg in args]
     )
     if result < 0:
         raise MemoryError(f"out of memory while indexing a graph ({name})")
     return int(result)
+
+
+@cache
+def _function(name: str, count: int) -> Callable[..., int]:
+    function = getattr(library(), f"hetune_index_{name}")
+    function.argtypes, function.restype = (ctypes.c_int64,) * count, ctypes.c_int64
+    return cast(Callable[..., int], function)
+
+
+def is_loaded() -> bool:
+    """Whether some routine has been called: whoever can do without does not compile them."""
+    return _function.cache_info().currsize > 0
 
 
 def _new(count: int) -> torch.Tensor:
@@ -46,6 +56,13 @@ def _new(count: int) -> torch.Tensor:
     if new.nbytes >= _LARGE_BYTES:
         _call("prefer_large_pages", new, new.nbytes)
     return new
+
+
+def own_ids(ids: torch.Tensor, limit: int) -> torch.Tensor | None:
+    """Integers [n] as int32, copied; None unless all are in [0, limit)."""
+    out = _new(ids.numel())
+    given = ids, ids.element_size(), ids.stride(0), ids.numel(), limit
+    return out if _call("own_ids", *given, out) == ids.numel() else None
 
 
 def order_edges(
@@ -64,6 +81,22 @@ def order_edges(
     pairs = _call("order", src, dst, etype, *counts, *scratch, *out, threads)
     pair_columns = out[5:] if pairs == edges else tuple(a[:pairs].clone() for a in out[5:])
     return out[:5] + pair_columns
+
+
+def pairs(
+    node: torch.Tensor, etype: torch.Tensor, num_nodes: int, num_etypes: int
+) -> tuple[torch.Tensor, ...]:
+    """Number the distinct (etype, node) of edges in any order.
+
+    Returns:
+        `(pair_of_edge, pair_node, pair_etype)`, pairs by etype, then node.
+    """
+    edges = node.numel()
+    scratch = _new(edges * _RECORD_INTS), _new(edges * _RECORD_INTS)
+    out = tuple(_new(edges) for _ in range(3))
+    given = node, etype, edges, num_nodes, num_etypes
+    count = _call("pairs", *given, *scratch, *out, torch.get_num_threads())
+    return out[0], out[1][:count], out[2][:count]
 
 
 def whole(
@@ -157,26 +190,43 @@ def group_rows(
     return rows, group_ptr, group_etype, block_ptr
 
 
+class NodeBlocks(NamedTuple):
+    """Ranges of consecutive nodes, which are the units of parallel work.
+
+    Attributes:
+        cuts: First node of each block, and the end: int32 [B + 1].
+        order: The blocks in the order to begin them in, int32 [B]: those above the limit of work
+            first, most work first.
+        hubs: How many are above the limit.
+        most: The most nodes, edges and destination pairs that a block has.
+    """
+
+    cuts: torch.Tensor
+    order: torch.Tensor
+    hubs: int
+    most: tuple[int, int, int]
+
+
 def node_blocks(
     indptr: torch.Tensor, pair_indptr: torch.Tensor, block_nodes: int, work_limit: int
-) -> torch.Tensor:
+) -> NodeBlocks:
     """Cut nodes into ranges of at most `block_nodes` nodes and `work_limit` units of work."""
-    given = indptr, pair_indptr, indptr.numel() - 1, block_nodes, work_limit
-    cuts = _new(_call("node_blocks", *given, None) + 1)
-    _call("node_blocks", *given, cuts)
-    return cuts
+    nodes = indptr.numel() - 1
+    work = 4 * nodes + int(indptr.numpy()[-1]) + 2 * int(pair_indptr.numpy()[-1])
+    # Of two blocks one after the other, one is full of nodes or both have more than the limit.
+    room = min(nodes, nodes // max(block_nodes, 1) + 2 * work // max(work_limit, 1) + 1)
+    out, found = _new(2 * room + 1), np.zeros(4, np.int64)
+    cuts, order = out[: room + 1], out[room + 1 :]
+    given = indptr, pair_indptr, nodes, block_nodes, work_limit
+    blocks = _call("node_blocks", *given, cuts, order, found.ctypes.data)
+    hubs, *most = found.tolist()
+    return NodeBlocks(cuts[: blocks + 1], order[:blocks], hubs, (most[0], most[1], most[2]))
 
 
-def block_order(
-    indptr: torch.Tensor, pair_indptr: torch.Tensor, cuts: torch.Tensor, work_limit: int
-) -> tuple[torch.Tensor, int]:
-    """The blocks of `node_blocks`, those above `work_limit` first, and their number.
-
-    The ones of most work come first; the others in their order.
-    """
-    order = _new(cuts.numel() - 1)
-    hubs = _call("block_order", indptr, pair_indptr, cuts, order.numel(), work_limit, order)
-    return order, hubs
+def nodes_of(ids: torch.Tensor, count: int, having: bool) -> torch.Tensor:
+    """The nodes in [0, count) that are among ids, or those that are not, ascending."""
+    out = _new(count)
+    return out[: _call("nodes", ids, ids.numel(), count, having, out)].clone()
 
 
 def cut_by_type(counts: np.ndarray, most: int, step: int) -> tuple[torch.Tensor, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,14 +13,9 @@ from hetune.variants.errors import InputError
 from hetune.variants.graph._arrays import IdArray, as_ids
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.graph.part import GraphPart, part_of
 
 __all__ = ["ReachStep", "reach"]
-
-_SORTING = 16
-"""How many times as long it takes to sort an edge's source as to mark a node: a rough guess.
-
-It decides only what numbering costs, and not its result.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +87,7 @@ def reach(
     asked = {layers - 1} if outputs is None else set(outputs)
     if not asked or not 0 <= min(asked) <= max(asked) < layers:
         raise InputError(f"outputs are {sorted(asked)}: name some of the layers 0 to {layers - 1}")
-    parts: list[_Part] = []
+    parts: list[GraphPart] = []
     needed, edges = np.empty(0, np.int64), 0
     for number in reversed(range(layers)):
         if number in asked:
@@ -121,16 +116,7 @@ def reach(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The edges into some nodes, and all nodes that they join; ids ascending."""
-
-    graph: HeteroGraph
-    nodes: np.ndarray
-    needed: np.ndarray
-
-
-def _part(graph: HeteroGraph, needed: np.ndarray, most_edges: float | None) -> _Part | None:
+def _part(graph: HeteroGraph, needed: np.ndarray, most_edges: float | None) -> GraphPart | None:
     index = GraphIndex.of(graph)
     first = index.indptr.numpy()[needed].astype(np.int64)
     counts = index.indptr.numpy()[needed + 1] - first
@@ -138,34 +124,10 @@ def _part(graph: HeteroGraph, needed: np.ndarray, most_edges: float | None) -> _
     if most_edges is not None and edges > most_edges:
         return None
     if len(needed) == graph.num_nodes:
-        return _Part(graph, needed, needed)
+        return GraphPart(graph, needed, needed)
     positions = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(edges)
-    src = index.src.numpy()[positions]
-    nodes, number = _numbered(needed, src, graph.num_nodes)
-    part = graph.with_columns(
-        number(src),
-        np.repeat(number(needed), counts),
-        index.etype.numpy()[positions],
-        graph.ntype.cpu().numpy()[nodes],
-        canonical_etypes=graph.canonical_etypes if graph.is_canonical else None,
-    )
-    return _Part(part, nodes, needed)
-
-
-def _numbered(
-    needed: np.ndarray, src: np.ndarray, num_nodes: int
-) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
-    """All nodes that are named, ascending, and what numbers them: few are sorted, many marked."""
-    if len(src) * _SORTING < num_nodes:
-        few = np.union1d(needed, src)
-        return few, lambda ids: np.searchsorted(few, ids)
-    is_named = np.zeros(num_nodes, bool)
-    is_named[needed] = True
-    is_named[src] = True
-    nodes = np.flatnonzero(is_named)
-    numbers = np.empty(num_nodes, np.int32)
-    numbers[nodes] = np.arange(len(nodes), dtype=np.int32)
-    return nodes, lambda ids: numbers[ids]
+    src, etype = (column.numpy()[positions] for column in (index.src, index.etype))
+    return part_of(graph, graph.node_offsets, needed, src, np.repeat(needed, counts), etype)
 
 
 def _positions(chosen: np.ndarray, among: np.ndarray) -> Tensor | None:

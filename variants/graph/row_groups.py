@@ -90,23 +90,21 @@ def node_type_groups(
     nodes = graph.num_targets
     if blocks is None:
         check_block_nodes(block_nodes)
-        cuts = np.append(np.arange(0, nodes, block_nodes), nodes)
-    else:
-        cuts = blocks.numpy()
+        blocks = as_int32(np.append(np.arange(0, nodes, block_nodes), nodes))
     if graph.num_ntypes == 1:  # a group for each block
-        group_ptr, block_ptr = cuts, np.arange(cuts.size)
-        group_type = np.zeros(cuts.size - 1, np.intp)
+        count = blocks.numel() - 1
+        group_ptr, group_type = blocks, torch.zeros(count, dtype=torch.int32, device="cpu")
+        block_ptr = torch.arange(count + 1, dtype=torch.int32, device="cpu")
     else:
-        offsets = np.minimum(graph.node_offsets, nodes)
-        group_ptr = np.union1d(cuts, offsets)
-        group_type = np.searchsorted(offsets, group_ptr[:-1], side="right") - 1
-        block_ptr = np.searchsorted(group_ptr, cuts)
+        offsets, cuts = np.minimum(graph.node_offsets, nodes), blocks.numpy()
+        starts = np.union1d(cuts, offsets)
+        group_ptr, block_ptr = as_int32(starts), as_int32(np.searchsorted(starts, cuts))
+        group_type = as_int32(np.searchsorted(offsets, starts[:-1], side="right") - 1)
     if chosen is None:
         rows = torch.arange(nodes, dtype=torch.int32, device="cpu")
-    else:
-        rows = chosen
-        group_ptr = np.searchsorted(chosen.numpy(), group_ptr)
-    return RowGroups(rows, as_int32(group_ptr), as_int32(group_type), as_int32(block_ptr))
+        return RowGroups(rows, group_ptr, group_type, block_ptr)
+    group_ptr = torch.searchsorted(chosen, group_ptr, out_int32=True)
+    return RowGroups(chosen, group_ptr, group_type, block_ptr)
 
 
 def check_block_nodes(block_nodes: int) -> None:

@@ -19,7 +19,7 @@ class TypedEdges:
         src: Source node of each edge, int32 [E].
         dst: Destination node of each edge, int32 [E].
         etype: Type of each edge, int32 [E].
-        ntype: Type of each node, int32 [N], non-decreasing.
+        ntype: Type of each node, int32 [N], non-decreasing; all may share one place in memory.
         num_etypes: R, relations without edges included.
         num_ntypes: T, node types without nodes included.
         ntype_names: T names.

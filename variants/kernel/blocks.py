@@ -1,8 +1,17 @@
-"""Which launches run by blocks of destination nodes."""
+"""Which launches run by blocks of destination nodes, and which in any order of the edges."""
 
 from __future__ import annotations
 
-from hetune.variants.kernel.nodes import Gemm, Launch, Outer
+from hetune.variants.kernel.nodes import (
+    EdgeSoftmax,
+    ForEach,
+    Gemm,
+    Kernel,
+    Launch,
+    Outer,
+    SegmentSum,
+    Traversal,
+)
 from hetune.variants.program.nodes import Space
 
 
@@ -19,3 +28,21 @@ def is_node_blocked(launch: Launch) -> bool:
     if isinstance(kernel, Outer):
         return False
     return kernel.rows.space is Space.NODE or (isinstance(kernel, Gemm) and kernel.scatter)
+
+
+def takes_any_order(launch: Launch) -> bool:
+    """Whether a verified launch reads all edges, or pairs, one by one: their order is no matter."""
+    return not is_node_blocked(launch) and all(map(reads_one_by_one, launch.kernels))
+
+
+def reads_one_by_one(kernel: Kernel) -> bool:
+    """Whether a kernel reads all edges, or pairs, one by one, and adds up nothing at nodes."""
+    if kernel.rows.group or not kernel.rows.space.is_edgewise:
+        return False
+    match kernel:
+        case Traversal(body=body):
+            return not any(isinstance(statement, ForEach | EdgeSoftmax) for statement in body)
+        case Gemm(x=x, scatter=scatter):
+            return not scatter and not isinstance(x, SegmentSum)
+        case Outer(factors=factors):
+            return not any(isinstance(factor.x, SegmentSum) for factor in factors)

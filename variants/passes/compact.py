@@ -53,6 +53,8 @@ class Compact:
             return None
         if isinstance(op, Map) and op.fn == "outer":
             return None  # the kernel that sums it up makes it
+        if self._is_weighted(builder, op):
+            return None
         edges = [a for a in operands(op) if builder.types[a].space is Space.EDGE]
         if not edges or any(builder.types[a].group != self.group for a in edges):
             return None
@@ -69,6 +71,14 @@ class Compact:
         moved = with_operands(op, tuple(lifted.get(a, a) for a in operands(op)))
         rows = builder.emit(moved, hint)
         return builder.emit(Take(rows, Space.EDGE, end, self.group), f"{rows}_edge")
+
+    def _is_weighted(self, builder: Builder, op: Op) -> bool:
+        """Whether rows are multiplied by a number of theirs, which sums do in no time."""
+        if not isinstance(op, Map) or op.fn != "mul":
+            return False
+        number, rows = sorted(op.args, key=lambda name: len(builder.types[name].shape))
+        is_copy = all(isinstance(builder.op(name), Take) for name in op.args)
+        return is_copy and not builder.types[number].shape and builder.types[rows].shape != ()
 
     def _lift(self, builder: Builder, name: str, space: Space) -> str:
         take = builder.op(name)

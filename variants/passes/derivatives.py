@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from hetune.variants.program.builder import Builder
-from hetune.variants.program.nodes import Map
+from hetune.variants.program.nodes import Dot, Map
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,13 @@ def _power(g: ValueRows, x: ValueRows, exponent: float) -> ValueRows | None:
     return g * (x("pow_c", const=exponent - 1.0) * exponent) if exponent else None
 
 
+def _root(g: ValueRows, x: ValueRows, y: ValueRows) -> ValueRows:
+    """Of a norm, which is a root of squares: 0 at 0, as torch has it of norms."""
+    op = x.builder.op(x.name)
+    is_norm = isinstance(op, Dot) and op.x == op.y
+    return g * (x("rsqrt0") * 0.5) if is_norm else g / (y * 2.0)
+
+
 UNARY: MappingProxyType[
     str, Callable[[ValueRows, ValueRows, ValueRows, float], ValueRows | None]
 ] = MappingProxyType(
@@ -107,7 +114,7 @@ UNARY: MappingProxyType[
         "sin": lambda g, x, y, c: g * x("cos"),
         "cos": lambda g, x, y, c: g * -x("sin"),
         "abs": lambda g, x, y, c: g * (x.positive() - (-x).positive()),
-        "sqrt": lambda g, x, y, c: g / (y * 2.0),
+        "sqrt": lambda g, x, y, c: _root(g, x, y),
         "rsqrt": lambda g, x, y, c: g * (y("square") * y * -0.5),
         "rsqrt0": lambda g, x, y, c: g * (y("square") * y * -0.5),
         "square": lambda g, x, y, c: g * (x * 2.0),

@@ -29,7 +29,7 @@ from hetune.variants.program.nodes import (
     with_operands,
 )
 
-SIDES = tuple(Group(rule.value, rule) for rule in Rule)
+SIDES = (Group("s", Rule.FEWER_SRC), Group("d", Rule.FEWER_DST))
 """Edge types with fewer (src, etype) than (dst, etype) pairs, and all others."""
 SRC_SIDE, DST_SIDE = (group.name for group in SIDES)
 

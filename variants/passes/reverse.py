@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hetune.variants.passes.group_names import with_groups
 from hetune.variants.program.nodes import (
     Count,
     End,
+    Group,
     Op,
     Program,
     Reduce,
@@ -33,7 +35,11 @@ def reverse(program: Program, bipartite: bool) -> Program:
         program: What it is of; it has no `Softmax`, which goes over destinations alone.
         bipartite: Whether rows of nodes become rows of sources, and the other way round.
     """
-    return replace(
+    groups = {
+        group.name: Group(group.rule.reversed.value, group.rule.reversed) if group.rule else group
+        for group in program.groups
+    }
+    turned = replace(
         program,
         params=tuple(replace(p, type=reversed_type(p.type, bipartite)) for p in program.params),
         lets=tuple(
@@ -41,6 +47,7 @@ def reverse(program: Program, bipartite: bool) -> Program:
             for let in program.lets
         ),
     )
+    return with_groups(turned, groups)
 
 
 def reversed_op(op: Op, bipartite: bool) -> Op:

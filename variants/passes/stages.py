@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from hetune.variants.errors import ProgramError
-from hetune.variants.passes.aggregate_first import AggregateFirst
+from hetune.variants.passes.choices import Placement, SumChoices
+from hetune.variants.passes.pipeline import run_passes
 from hetune.variants.passes.reverse import is_bipartite, reverse, reversed_op, reversed_type
 from hetune.variants.passes.traffic import to_compute, to_store
 from hetune.variants.program.infer import infer
@@ -87,11 +88,11 @@ def stages(program: Program) -> tuple[Stage, ...]:
 def traffic(parts: Iterable[Stage]) -> float:
     """About how many elements stages read and write, in units of a node's: see `to_compute`.
 
-    Rows are summed first, as most plans do, by which gradients of rows and of weights share sums.
+    By the hybrid plan, whose sums gradients of rows and of weights share.
     """
     total = 0.0
     for part in parts:
-        program = AggregateFirst()(part.program)
+        program = run_passes(SumChoices(Placement.HYBRID).passes, part.program)
         types = program.types
         total += sum(to_compute(let, types) for let in program.lets)
         total += sum(to_store(types[name]) for name in program.results)

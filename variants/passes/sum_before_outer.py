@@ -9,8 +9,11 @@ from hetune.variants.passes.rewrite import rewrite
 from hetune.variants.program.builder import Builder
 from hetune.variants.program.nodes import (
     ALL_EDGES,
+    COMPLEMENTS,
+    Count,
     Einsum,
     End,
+    Group,
     Map,
     Op,
     Program,
@@ -18,6 +21,8 @@ from hetune.variants.program.nodes import (
     Reshape,
     Space,
     Take,
+    operands,
+    with_operands,
 )
 
 
@@ -43,16 +48,85 @@ class SumBeforeOuter:
     def _rule(self, builder: Builder, op: Op, hint: str) -> str | None:
         if not isinstance(op, Reduce) or op.space not in (Space.ETYPE, Space.SHARED):
             return None
-        product = builder.op(op.x)
-        if not isinstance(product, Map) or product.fn not in ("outer", "mul"):
-            return None
-        if (op.fn, builder.types[op.x].space) != ("sum", Space.EDGE):
-            return None
-        for end in self.ends:
-            for place in (0, 1):
-                if (made := _summed_first(builder, op, product, place, end, hint)) is not None:
-                    return made
+        found = (_first_at(builder, op, end, hint) for end in self.ends)
+        return next((made for made in found if made is not None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitOuter:
+    """`SumBeforeOuter` for each edge type on the side where it has fewer pairs.
+
+    One group's sums are the graph's, and the other's those of the reversed graph, on which its rule
+    is a usual one.
+    """
+
+    def __call__(self, program: Program) -> Program:
+        """Applies the pass."""
+        return rewrite(program, _split)
+
+
+_SPLIT = tuple(
+    (end, Group(rule.value, rule))
+    for end, rule in zip((End.SRC, End.DST), COMPLEMENTS[1], strict=True)
+)
+
+
+def _split(builder: Builder, op: Op, hint: str) -> str | None:
+    if not isinstance(op, Reduce) or op.space is not Space.ETYPE:
         return None
+    if builder.types[op.x].group != ALL_EDGES or _first_at(builder, op, End.SRC, hint) is None:
+        return None
+    product, parts = builder.ops[op.x], []
+    for end, group in _SPLIT:
+        builder.declare(group)
+        args = tuple(_of_group(builder, arg, group.name) for arg in operands(product))
+        rows = builder.emit(with_operands(product, args), "outer")
+        part = _first_at(builder, replace(op, x=rows), end, f"{hint}_{group.name}")
+        if part is None:
+            return None
+        parts.append(part)
+    return builder.emit(Map("add", tuple(parts)), hint)
+
+
+def _of_group(builder: Builder, name: str, group: str) -> str:
+    """Edge rows for a group's edge types only: what other stages make is of all edges."""
+    op, hint = builder.op(name), f"{name}_{group}"
+    if not builder.types[name].space.is_edgewise:
+        return name
+    match op:
+        case Take(x=x) if not builder.types[x].space.is_edgewise or _is_counted(builder, x):
+            return builder.emit(replace(op, x=_of_group(builder, x, group), group=group), hint)
+        case Count():
+            return builder.emit(replace(op, group=group), hint)
+        case Map() | Reshape() if _is_product(builder, op):
+            parts = tuple(_of_group(builder, arg, group) for arg in operands(op))
+            return builder.emit(with_operands(op, parts), hint)
+    return builder.emit(Take(name, Space.EDGE, group=group), hint)
+
+
+def _is_product(builder: Builder, op: Op) -> bool:
+    """Whether it is rows of nodes times something, that nobody needs of other edges."""
+    shapes = {builder.types[arg].shape for arg in operands(op)}
+    is_copy = (isinstance(builder.op(arg), Take | Count | None) for arg in operands(op))
+    return len(shapes) > 1 or isinstance(op, Reshape) or all(is_copy)
+
+
+def _is_counted(builder: Builder, name: str) -> bool:
+    """Whether a value of pairs is made of counts of their edges."""
+    op = builder.op(name)
+    of_counts = isinstance(op, Map) and all(_is_counted(builder, arg) for arg in op.args)
+    return isinstance(op, Count) or of_counts
+
+
+def _first_at(builder: Builder, op: Reduce, end: End, hint: str) -> str | None:
+    """The sum into types, with the rows of an end once for each pair; None if that cannot be."""
+    product = builder.op(op.x)
+    if not isinstance(product, Map) or product.fn not in ("outer", "mul"):
+        return None
+    if (op.fn, builder.types[op.x].space) != ("sum", Space.EDGE):
+        return None
+    found = (_summed_first(builder, op, product, place, end, hint) for place in (0, 1))
+    return next((made for made in found if made is not None), None)
 
 
 def _summed_first(

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hetune.variants.errors import ProgramError
+from hetune.variants.passes.group_names import with_groups
 from hetune.variants.program.nodes import (
     ALL_EDGES,
-    Count,
+    COMPLEMENTS,
     Group,
-    Let,
     Merge,
-    Op,
     Program,
     Rule,
-    Take,
-    Type,
 )
 
 
@@ -36,25 +31,10 @@ def by_rule(program: Program) -> Program:
     for let in program.lets:
         if isinstance(let.op, Merge):
             merged = [names[program.type_of(part).group] for part in let.op.parts]
-            if sorted(merged) != sorted(Rule):
+            if not any(sorted(merged) == sorted(rules) for rules in COMPLEMENTS):
                 raise ProgramError(
                     f"program {program.name!r}: the groups that {let.name!r} merges do not hold "
-                    "each edge type once: merge one group of each rule"
+                    "each edge type once: merge groups that part them"
                 )
-    lets = tuple(
-        Let(let.name, _renamed_type(let.type, names), _renamed(let.op, names))
-        for let in program.lets
-    )
-    rules = dict.fromkeys(group.rule for group in program.groups)
-    return replace(program, lets=lets, groups=tuple(Group(str(rule), rule) for rule in rules))
-
-
-def _renamed(op: Op, names: dict[str, str]) -> Op:
-    match op:
-        case Take(group=group) | Count(group=group):
-            return replace(op, group=names[group])
-    return op
-
-
-def _renamed_type(kind: Type, names: dict[str, str]) -> Type:
-    return replace(kind, group=names[kind.group])
+    rules = {group.name: Group(str(group.rule), group.rule) for group in program.groups}
+    return with_groups(program, rules)

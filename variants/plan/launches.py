@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
+from hetune.variants.kernel.blocks import reads_one_by_one
 from hetune.variants.kernel.nodes import Buffer, Direct, Gemm, Kernel, Launch, Outer
 from hetune.variants.kernel.walk import reads, writes
 from hetune.variants.program.nodes import End, Space, Type
@@ -23,9 +24,11 @@ def form_launches(
 
     A kernel joins the last launch that its readers allow, so that a block's values are used while
     they are in cache; but products that read the same wide rows run together. Kernels over
-    source pairs and sums into types stand alone, and so may products of destination pairs.
+    source pairs and sums into types stand alone, and so may products of destination pairs. Where
+    nothing goes by nodes all do: products then run over all rows of a type.
     """
-    blocked = [_is_blocked(kernel, separate_products) for kernel in kernels]
+    by_nodes = not all(map(reads_one_by_one, kernels))
+    blocked = [by_nodes and _is_blocked(kernel, separate_products) for kernel in kernels]
     before = _dependences(kernels, blocked, types, views)
     level = [0] * len(kernels)
     for k, sources in enumerate(before):

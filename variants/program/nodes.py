@@ -61,6 +61,25 @@ class Rule(StrEnum):
     """Those with fewer (src, etype) than (dst, etype) pairs."""
     FEWER_DST = "d"
     """All others: ties go to the destination, which needs no rows of its own."""
+    REVERSED_SRC = "rs"
+    """Those that `FEWER_SRC` holds of the reversed graph."""
+    REVERSED_DST = "rd"
+    """Those that `FEWER_DST` holds of the reversed graph: ties go to the source."""
+
+    @property
+    def reversed(self) -> Rule:
+        """The rule that holds the same edge types of the reversed graph."""
+        return _REVERSED[self]
+
+
+_REVERSED = {
+    Rule.FEWER_SRC: Rule.REVERSED_SRC,
+    Rule.FEWER_DST: Rule.REVERSED_DST,
+    Rule.REVERSED_SRC: Rule.FEWER_SRC,
+    Rule.REVERSED_DST: Rule.FEWER_DST,
+}
+COMPLEMENTS = ((Rule.FEWER_SRC, Rule.FEWER_DST), (Rule.REVERSED_DST, Rule.REVERSED_SRC))
+"""Rules that part the edge types: those that have few pairs at the source, and all others."""
 
 
 @dataclass(frozen=True, slots=True)

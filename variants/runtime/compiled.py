@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,7 @@ from hetune.variants.errors import InputError, VariantError
 from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported, is_wrapper
 from hetune.variants.frontend.autocast import Autocast, cast, full_precision
 from hetune.variants.frontend.call import Call
+from hetune.variants.frontend.dropout import draw_masks
 from hetune.variants.frontend.pyg_lazy import initialize
 from hetune.variants.frontend.type_order import NAME_TYPES, order_of
 from hetune.variants.frontend.wrapper import ModuleWrapper
@@ -231,12 +231,11 @@ class CompiledLayer(ModuleWrapper):
         inputs = {name: rows.float() for name, rows in call.inputs(graph).items()}
         device, policy = graph.device, self._policy.limited(memory_limit)
         dtypes = self._autocast.dtypes(adapter, call, device) if out is None else torch.float32
+        masks = draw_masks(adapter.inputs, adapter.dropout, graph)
         forward = partial(self._results, adapter, call, graph, policy, options)
         with full_precision(device.type):
-            if self._training.is_needed(adapter, call):
-                results = self._training.results(forward, adapter, call, graph, inputs, policy, out)
-            else:
-                results = forward(inputs)
+            given = inputs, masks, policy, out
+            results = self._training.results(forward, adapter, call, graph, *given)
         if isinstance(results, Unsupported):
             return results
         self._last.has_gradients = any(rows.requires_grad for rows in results)
@@ -309,7 +308,7 @@ class CompiledLayer(ModuleWrapper):
         policy = layer._policy.limited(memory_limit)
         choice = layer._runs.choice(layer._promoted, graph, policy)
         runner = layer._training.backward_of(adapter, call, graph) if gradients else None
-        return replace(choice, backward=runner.choices(graph, policy)) if runner else choice
+        return runner.explained(choice, graph, policy) if runner else choice
 
     def warm(
         self,

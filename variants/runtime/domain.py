@@ -15,8 +15,9 @@ from torch import Tensor
 
 from hetune.variants.errors import GraphError
 from hetune.variants.graph.device_index import DeviceIndex
+from hetune.variants.graph.edge_batch import BatchIndex, EdgeBatch
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.index import GraphIndex
+from hetune.variants.graph.index import GraphIndex, RelationStats
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.kernel.nodes import Launch, Rows
 from hetune.variants.kernel.walk import domains
@@ -24,8 +25,38 @@ from hetune.variants.plan.choices import Side
 from hetune.variants.plan.sides import side_of
 from hetune.variants.program.nodes import ALL_EDGES, Rule, Space, Type
 
-_GROUPS = GraphSlot[None, dict[str, tuple[int, ...]]]()
-_SIDES = GraphSlot[None, Side]()
+
+class RelationSides(NamedTuple):
+    """On which side plans that decide it by relation take each of a graph's edge types.
+
+    Attributes:
+        groups: The edge types that each rule of a group holds, by what kernels call it.
+        side: That of all edge types, if it is one alone.
+    """
+
+    groups: dict[str, tuple[int, ...]]
+    side: Side
+
+    @classmethod
+    def of(cls, stats: RelationStats) -> RelationSides:
+        """Those of a graph with such relations."""
+        at_source, at_target = (
+            stats.src_pairs < stats.dst_pairs,
+            stats.dst_pairs < stats.src_pairs,
+        )
+        held = {
+            Rule.FEWER_SRC: at_source,
+            Rule.FEWER_DST: ~at_source,
+            Rule.REVERSED_SRC: at_target,
+            Rule.REVERSED_DST: ~at_target,
+        }
+        groups = {rule.value: tuple(types.nonzero()[0].tolist()) for rule, types in held.items()}
+        share = int(stats.edges[at_source].sum()) / max(int(stats.edges.sum()), 1)
+        return cls(groups, side_of(share))
+
+    def keep_with(self, graph: HeteroGraph) -> None:
+        """Makes them those of another graph, which no plan has run on yet: a part of the first."""
+        graph.state.of(_SIDES, None, lambda: self)
 
 
 class RelationSums(NamedTuple):
@@ -36,18 +67,14 @@ class RelationSums(NamedTuple):
     dst_pairs: int
 
 
-def split_relations(
-    graph: HeteroGraph, device: torch.device | None = None
-) -> dict[str, tuple[int, ...]]:
-    """The edge types that each rule of a group holds, by what kernels call it."""
+_SIDES = GraphSlot[None, RelationSides]()
 
-    def build() -> dict[str, tuple[int, ...]]:
-        stats = _index(graph, device).relation_stats
-        at_source = stats.src_pairs < stats.dst_pairs
-        held = {Rule.FEWER_SRC: at_source, Rule.FEWER_DST: ~at_source}
-        return {rule.value: tuple(types.nonzero()[0].tolist()) for rule, types in held.items()}
 
-    return graph.state.of(_GROUPS, None, build)
+def split_relations(graph: HeteroGraph, device: torch.device | None = None) -> RelationSides:
+    """The sides of a graph's edge types."""
+    return graph.state.of(
+        _SIDES, None, lambda: RelationSides.of(_index(graph, device).relation_stats)
+    )
 
 
 def _index(
@@ -65,15 +92,21 @@ class Domain:
         graph: The graph.
         device: Where its indexes are built, with torch's operators, as `DeviceIndex`; on the CPU,
             natively, if None.
+        any_order: Whether a plan reads edges and pairs one by one: those of an `EdgeBatch` stay in
+            their own order then.
     """
 
-    def __init__(self, graph: HeteroGraph, device: torch.device | None = None) -> None:
+    def __init__(
+        self, graph: HeteroGraph, device: torch.device | None = None, *, any_order: bool = False
+    ) -> None:
         self._graph = weakref.ref(graph)
         self._counts: dict[tuple[Space, str], int] = {}
         self._all_counts: tuple[tuple[Rows, ...], NDArray[np.float64]] | None = None
         self._by_group: dict[str, RelationSums] = {}
         self._indexes: dict[str, GraphIndex] = {}
         self._is_in_order: bool | None = None
+        if any_order and device is None and isinstance(graph, EdgeBatch):
+            self._indexes[ALL_EDGES], self._is_in_order = BatchIndex.of_batch(graph), True
         self.device = device
 
     @property
@@ -96,7 +129,7 @@ class Domain:
     @cached_property
     def groups(self) -> Mapping[str, tuple[int, ...]]:
         """The edge types of each named group."""
-        return split_relations(self.graph, self.device)
+        return split_relations(self.graph, self.device).groups
 
     @cached_property
     def relations(self) -> Mapping[str, NDArray[np.intp]]:
@@ -163,9 +196,14 @@ class Domain:
             case Space.NTYPE:
                 offsets = np.minimum(self.graph.node_offsets, self.graph.num_targets)
                 return np.diff(offsets).astype(np.int64)
-        stats = self.index(ALL_EDGES).relation_stats
-        pairs = {Space.SRC_PAIR: stats.src_pairs, Space.DST_PAIR: stats.dst_pairs}
-        counts = pairs.get(rows.space, stats.edges)
+        index = self.index(ALL_EDGES)
+        match rows.space:
+            case Space.SRC_PAIR:
+                counts = index.relation_stats.src_pairs
+            case Space.DST_PAIR:
+                counts = index.relation_stats.dst_pairs
+            case _:
+                counts = index.edges_per_relation
         return counts[self.relations[rows.group]] if rows.group else counts
 
     def counts(self, rows: tuple[Rows, ...]) -> NDArray[np.float64]:
@@ -182,13 +220,7 @@ class Domain:
     @property
     def side(self) -> Side:
         """Where hybrid plans transform all of the graph's edge types, if on one side alone."""
-
-        def found() -> Side:
-            return side_of(
-                self.rows(Space.EDGE, Rule.FEWER_SRC.value) / max(self.graph.num_edges, 1)
-            )
-
-        return self.graph.state.of(_SIDES, None, found)
+        return split_relations(self.graph, self.device).side
 
     def runs(self, launch: Launch) -> bool:
         """Whether a launch has anything to do: a group of relations may have no edges."""

@@ -22,6 +22,7 @@ from hetune.variants.graph.threads import (
     record_used_threads,
     using_threads,
 )
+from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.sides import id_on
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.calls import Policy, about_seconds
@@ -30,6 +31,7 @@ from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.float32_range import Overflow
 from hetune.variants.runtime.layer_use import LayerUse
+from hetune.variants.runtime.plan_facts import facts_of
 from hetune.variants.runtime.replay import CudaRecorder, Recorder
 from hetune.variants.runtime.size_choices import SizeChoices
 from hetune.variants.runtime.sparse_features import SparseFeatures, without_products
@@ -81,10 +83,12 @@ class LayerRunner:
         """
         if name is not None:
             return Chosen(self.named(name, variants, graph, policy)), None
-        policy = self._sizes.policy(policy, self.use_of(graph), is_call=True)
+        use = self.use_of(graph)
+        policy = self._sizes.policy(policy, use, is_call=True)
         if policy.dynamic:
+            use.watch_with(self._sizes.use_of(graph))
             return Chosen(self._of_size(variants, graph, policy), is_final=False), None
-        calls = self.use_of(graph).calls(policy.memory_limit)
+        calls = use.calls(policy.memory_limit)
         chosen, tell = calls.next(tuple(variants.values()), graph, policy, self.at_hand)
         self.last = chosen.variant
         if tell is not None and not synchronize(graph.device):
@@ -133,9 +137,11 @@ class LayerRunner:
             self._ready.add(variant.key)
         return variant
 
-    def domain(self, graph: HeteroGraph) -> Domain:
-        """The graph with its indexes, where the backend walks them."""
-        return Domain(graph, graph.device if self.backend.indexes_on_device else None)
+    def domain(self, graph: HeteroGraph, plan: Plan | None = None) -> Domain:
+        """The graph with its indexes, where the backend walks them, for a plan or for any."""
+        any_order = plan is not None and facts_of(plan).takes_any_order
+        device = graph.device if self.backend.indexes_on_device else None
+        return Domain(graph, device, any_order=any_order)
 
     def executable(self, variant: Variant, graph: HeteroGraph) -> Executable:
         """A variant bound to a graph: once for all layers with an equal program.
@@ -146,8 +152,12 @@ class LayerRunner:
         return graph.state.of(
             _EXECUTABLES,
             (variant.key, self.backend.name),
-            lambda: Executable(variant.plan, self.domain(graph), self.backend, variant.schedules),
+            lambda: self._bound(variant, graph),
         )
+
+    def _bound(self, variant: Variant, graph: HeteroGraph) -> Executable:
+        domain = self.domain(graph, variant.plan)
+        return Executable(variant.plan, domain, self.backend, variant.schedules)
 
     def prepare(self, variant: Variant, graph: HeteroGraph, weights: dict[str, Tensor]) -> None:
         """Binds a variant to a graph, so that no run waits for that.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import TypeVar
 
+from hetune.variants.kernel.blocks import takes_any_order
 from hetune.variants.kernel.nodes import Buffer
 from hetune.variants.plan.facts import reordered_features
 from hetune.variants.plan.nodes import Plan
@@ -39,12 +40,14 @@ class PlanFacts:
         constants: Names of the constants that are given with the graph.
         reordered: Names of features of edges that launches read in the index's order.
         results: What runs return.
+        takes_any_order: Whether launches read edges and pairs one by one, in whatever order.
     """
 
     features: tuple[Param, ...]
     constants: tuple[str, ...]
     reordered: tuple[str, ...]
     results: tuple[StoredResult, ...]
+    takes_any_order: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,7 @@ def facts_of(plan: Plan) -> PlanFacts:
             StoredResult(buffer, types[name], buffers[buffer].type.shape)
             for buffer, name in zip(plan.results, program.results, strict=True)
         ),
+        not plan.constants and all(map(takes_any_order, plan.launches)),
     )
 
 

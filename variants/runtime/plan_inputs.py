@@ -33,16 +33,20 @@ from hetune.variants.runtime.domain import Domain
 _END_TYPES = GraphSlot[None, bytes]()
 
 
-def weights_of(plan: Plan, values: Mapping[str, Tensor], graph: HeteroGraph) -> dict[str, Tensor]:
+def weights_of(
+    plan: Plan,
+    values: Mapping[str, Tensor],
+    graph: HeteroGraph,
+    dtype: torch.dtype = torch.float64,
+) -> dict[str, Tensor]:
     """What launches read of the parameters and of what is computed from them, contiguous float32.
-
-    Products of weights are taken in float64: they are done once, and their rounding would reach
-    every row.
 
     Args:
         plan: Whose weights.
         values: A tensor [types, *row shape] for each weight parameter.
         graph: Gives edge types their node types, where a weight moves between them.
+        dtype: Of products of weights: where they are done once their rounding, which reaches every
+            row, is not worth the time.
 
     Raises:
         InputError: The graph has more or fewer types than a parameter has rows.
@@ -55,7 +59,8 @@ def weights_of(plan: Plan, values: Mapping[str, Tensor], graph: HeteroGraph) -> 
     found = {p.name: values[p.name].detach() for p in params if p.name in read}
     if plan.weights:
         part = Program(plan.program.name, params, plan.weights, (plan.weights[-1].name,))
-        dtype = torch.float32 if all(map(_only_moves, plan.weights)) else torch.float64
+        if all(map(_only_moves, plan.weights)):
+            dtype = torch.float32
         exact = {p.name: values[p.name].detach().to(dtype) for p in params}
         found = {**interpret_all(part, exact, graph, wanted=read), **found}
     return {name: materialized(value.float()) for name, value in found.items()}

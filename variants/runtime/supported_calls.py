@@ -49,6 +49,8 @@ def supported_call(
         return Unsupported("its module was replaced: compile it anew")
     if (reason := adapter.refusal()) is not None:
         return Unsupported(reason)
+    if (other := adapter.mode_refusal()) is not None:
+        return other
     call = read_call(adapter, args, kwargs)
     if isinstance(call, Unsupported):
         return call

@@ -22,6 +22,7 @@ from hetune.variants.errors import VariantError
 from hetune.variants.frontend.adapter import Adapter, Unsupported
 from hetune.variants.frontend.autocast import full_precision
 from hetune.variants.frontend.call import Call
+from hetune.variants.frontend.dropout import DropoutMasks
 from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.passes.gradient import gradient_name
@@ -57,16 +58,6 @@ class Training:
             self._runners[wanted] = _unsupported(found) if isinstance(found, str) else found
         return self._runners[wanted]
 
-    def is_needed(self, adapter: Adapter, call: Call) -> bool:
-        """Whether gradients may be asked for.
-
-        Args:
-            adapter: Of the layer.
-            call: Of the layer.
-        """
-        module = adapter.module
-        return needs_gradients(lambda: (*call.features, *module.parameters(), *module.buffers()))
-
     def results(
         self,
         forward: Forward,
@@ -74,10 +65,13 @@ class Training:
         call: Call,
         graph: HeteroGraph,
         inputs: Mapping[str, Tensor],
+        masks: DropoutMasks,
         policy: Policy,
         out: Tensor | None,
     ) -> tuple[Tensor, ...] | Unsupported:
-        """The program's results with their gradients, or why the module has to compute them.
+        """The program's results, or why the module has to compute them.
+
+        Gradients go through them where some may be asked for.
 
         Args:
             forward: Runs the program.
@@ -85,9 +79,13 @@ class Training:
             call: Of the layer.
             graph: Of the call.
             inputs: Features and constants of the call, float32.
+            masks: Of the call.
             policy: How the layer chooses.
             out: As of the call.
         """
+        module = adapter.module
+        if not needs_gradients(lambda: (*call.features, *module.parameters(), *module.buffers())):
+            return forward({**inputs, **masks.rows()})
         if out is not None:
             return _unsupported("out= has none")
         found = self._parameters(adapter, call, inputs)
@@ -95,9 +93,10 @@ class Training:
             return found
         parameters, runner = found
         if runner is None:
-            return forward(inputs)
+            return forward({**inputs, **masks.rows()})
+        runner.check_memory(graph, policy)
         constants = {name: rows for name, rows in inputs.items() if name not in parameters}
-        backward = _Backward(self, adapter.program, graph, policy, constants, (*parameters,))
+        backward = _Backward(self, adapter.program, graph, policy, masks, constants, (*parameters,))
         given = forward, backward, *parameters.values()
         results: tuple[Tensor, ...] = _Operator.apply(*given)  # type: ignore[no-untyped-call]
         return results
@@ -130,7 +129,8 @@ class Training:
             return _unsupported(reason)
         weights = order_of(adapter, call.edges).weights(adapter.program, adapter.live_weights())
         features = (param.name for param in adapter.inputs if param.role == "feature")
-        found = {**{name: inputs[name] for name in features}, **weights}
+        given = {name: inputs[name] for name in features if name not in adapter.dropout}
+        found = {**given, **weights}
         wanted = tuple(name for name, tensor in found.items() if tensor.requires_grad)
         runner = self.gradients(adapter.program, wanted) if wanted else None
         return runner if isinstance(runner, Unsupported) else (found, runner)
@@ -145,6 +145,7 @@ class _Backward:
         program: Likewise.
         graph: Of the call.
         policy: How the layer chooses.
+        masks: Of the call, drawn again in its backward.
         constants: Of the call.
         names: Of the program's parameters, in the operator's order.
     """
@@ -153,6 +154,7 @@ class _Backward:
     program: Program
     graph: HeteroGraph
     policy: Policy
+    masks: DropoutMasks
     constants: Mapping[str, Tensor]
     names: tuple[str, ...]
 
@@ -180,9 +182,11 @@ class _Operator(torch.autograd.Function):
         """
         values = dict(zip(backward.names, given, strict=True))
         ctx.runner = backward.runner(ctx.needs_input_grad[_OTHERS:])
-        ctx.save_for_backward(*(values[name] for name in ctx.runner.reads))
+        ctx.saved = [name for name in ctx.runner.reads if name in values]
+        ctx.save_for_backward(*map(values.__getitem__, ctx.saved))
         ctx.call, ctx.shapes = backward, tuple(tensor.shape for tensor in given)
-        return forward({**backward.constants, **values})  # it has its own weights
+        masks = backward.masks.rows()
+        return forward({**backward.constants, **values, **masks})  # it has its own weights
 
     @staticmethod
     @once_differentiable
@@ -194,7 +198,8 @@ class _Operator(torch.autograd.Function):
             grads: Of its results.
         """
         call: _Backward = ctx.call
-        values = {**call.constants, **dict(zip(ctx.runner.reads, ctx.saved_tensors, strict=True))}
+        values = {**call.constants, **dict(zip(ctx.saved, ctx.saved_tensors, strict=True))}
+        values |= call.masks.rows()
         values |= zip(map(gradient_name, call.program.results), grads, strict=True)
         with full_precision(call.graph.device.type):
             found = ctx.runner.run(call.graph, call.policy, values)

@@ -13,6 +13,7 @@ from hetune.variants.passes.backward import Backward
 from hetune.variants.passes.gradient import gradient_name
 from hetune.variants.program.interpret import Groups, interpret_results
 from hetune.variants.program.nodes import Program
+from hetune.variants.runtime.domain import split_relations
 
 
 def result_gradients(
@@ -65,6 +66,7 @@ def staged_gradients(
     known = dict(values)
     for stage in backward.stages:
         own = reversed_graph(graph) if stage.is_reversed else graph
-        found = interpret_results(stage.program, known, own, groups)
+        known_groups = {**split_relations(own).groups, **groups}
+        found = interpret_results(stage.program, known, own, known_groups)
         known.update(zip(stage.program.results, found, strict=True))
     return tuple(known[name] for name in backward.results)

@@ -206,7 +206,7 @@ def _array(slot: Slot, schedule: Schedule, place: Place) -> Tensor:
             assert isinstance(array, Tensor)
             return array
         case NodeTypeSlot():
-            return place.graph.ntype
+            return place.graph.ntype.contiguous()
         case NodeBlocksSlot():
             return cuts.node_blocks(place.index(""), schedule.block_nodes)
         case BlockOrderSlot():

@@ -112,7 +112,7 @@ def _array(slot: Slot, place: Place) -> Tensor:
         case IndexSlot(group=group, name=name):
             found = getattr(device_index(place, group), name)
         case NodeTypeSlot():
-            found = place.graph.ntype.to(device_index(place, "").device)
+            found = place.graph.ntype.to(device_index(place, "").device).contiguous()
         case TilesSlot(tiling=tiling, field=field):
             found = getattr(_tiles(tiling, place), field)
         case IdleNodesSlot(end=end):

@@ -98,7 +98,7 @@ def _rsub(at: Interpreter, shape: Shape, x: Operand, y: Operand, *, alpha: float
 def _from(at: Interpreter, x: Tensor, term: float) -> RowValue:
     if term == 1:
         return unary(at, x, "one_minus")
-    negative = scaled(at, x, -1)
+    negative = scaled(at, x, -1.0)
     return shifted(at, as_symbol(at, negative, tuple(x.shape)), term)
 
 
@@ -212,7 +212,7 @@ _register("__abs__", "abs")
 
 @handles("neg", "__neg__", "negative")
 def _neg(at: Interpreter, shape: Shape, x: Tensor) -> RowValue:
-    return scaled(at, x, -1)
+    return scaled(at, x, -1.0)
 
 
 @handles("leaky_relu")
@@ -249,7 +249,7 @@ def _softplus(
     return unary(at, input, "softplus")
 
 
-@handles("dropout", "alpha_dropout", "feature_dropout", "dropout1d", "dropout2d")
+@handles("dropout")
 def _dropout(
     at: Interpreter,
     shape: Shape,
@@ -258,8 +258,26 @@ def _dropout(
     training: bool = True,
     inplace: bool = False,
 ) -> RowValue:
+    if not training or p == 0:
+        return rows_of(input)
+    if inplace:
+        raise NotTraceable("dropout in training mode, in place: inplace=False compiles")
+    rows = rows_of(input)
+    mask = at.recorder.mask(rows.name, shape, rows.axis, p)
+    return RowValue(at.recorder.emit(Map("mul", (rows.name, mask)), "dropout"), rows.axis)
+
+
+@handles("alpha_dropout", "feature_dropout", "dropout1d", "dropout2d")
+def _other_dropout(
+    at: Interpreter,
+    shape: Shape,
+    input: Tensor,
+    p: float = 0.5,
+    training: bool = True,
+    inplace: bool = False,
+) -> RowValue:
     if training and p > 0:
-        raise NotTraceable("dropout in training mode: call eval() for inference")
+        raise NotTraceable("such a dropout in training mode: torch.nn.functional.dropout compiles")
     return rows_of(input)
 
 

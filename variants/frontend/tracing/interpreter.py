@@ -59,7 +59,7 @@ class Interpreter:
         self, recorder: ProgramRecorder, num_edges: int, given: Mapping[str, object]
     ) -> None:
         self.recorder, self.tape, self._num_edges = recorder, recorder.tape, num_edges
-        self._tail = TailArguments(recorder, given)
+        self._tail, self.tape.dropped = TailArguments(recorder, given), self._dropped
 
     def __call__(
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -213,6 +213,15 @@ class Interpreter:
         group = self.recorder.sets[-1].group if spaces[0] is Space.EDGE else ALL_EDGES
         name = self.recorder.constant(rows, spaces[0], group)
         return self.symbol(RowValue(name, 0), arg)
+
+    def _dropped(self, rows: Tensor) -> Tensor:
+        """Rows that follow from the graph alone, and are dropped in part in every call."""
+        if not self.recorder.sets and rows.shape[0] != self.recorder.counts[Space.NODE]:
+            self.recorder.count_edges(rows)
+        found: Tensor = self._promoted(rows, ())
+        if not is_rows(found):
+            raise NotTraceable("dropout of neither rows of nodes nor of edges in training mode")
+        return found
 
     def _by_type(self, weight: Symbol, index: Tensor) -> Symbol:
         """The rows of a parameter that the types of edges, or nodes, choose."""

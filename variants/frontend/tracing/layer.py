@@ -14,6 +14,7 @@ from hetune.variants.errors import ProgramError
 from hetune.variants.frontend.tracing import arithmetic, edges, products, shapes  # noqa: F401
 from hetune.variants.frontend.tracing.alignment import is_rows, squeezed
 from hetune.variants.frontend.tracing.arguments import CallArguments, sizes_of
+from hetune.variants.frontend.tracing.dropout import TracedMask
 from hetune.variants.frontend.tracing.edge_module import original
 from hetune.variants.frontend.tracing.expressions import Expression, parameter
 from hetune.variants.frontend.tracing.interpreter import Interpreter
@@ -48,6 +49,7 @@ class Traced:
         kinds: The types of edges and nodes, where weights have a row for each.
         recording: How the last four follow from the call's arguments.
         output: What the layer gives, of the program's results: see `tail`.
+        masks: Masks of dropout, and the calls that each is for, one after the other.
         joined: Values that it is made of and that have others side by side.
         rows: Names of the arguments that a feature has the rows of, one after the other.
         node_types: Types of nodes that have rows of their own, in the order of these.
@@ -65,6 +67,7 @@ class Traced:
     kinds: Mapping[Space, RowTypes]
     recording: Recording
     output: Any
+    masks: Mapping[str, tuple[TracedMask, ...]]
     joined: Mapping[str, tuple[str, ...]]
     rows: Mapping[str, tuple[str, ...]]
     node_types: tuple[str, ...]
@@ -144,7 +147,13 @@ class Traced:
     def key(self) -> tuple[object, ...]:
         """Equal for calls that compute the same on other graphs."""
         weights = tuple((name, weight.key) for name, weight in self.weights.items())
-        return show(self.program), self.result_shape, weights, key_of(self.output)
+        shares = tuple(self.dropout.items())
+        return show(self.program), self.result_shape, weights, key_of(self.output), shares
+
+    @property
+    def dropout(self) -> dict[str, float]:
+        """Of elements that masks drop, by name."""
+        return {name: masks[0].share for name, masks in self.masks.items()}
 
     def on(
         self, num_nodes: int, num_sources: int | None, rows: Mapping[str, Tensor]
@@ -313,6 +322,7 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any, arguments: CallAr
     used = {param.name for param in program.params}
     weights = {name: weight for name, weight in found.weights.items() if name in used}
     constants = {name: rows for name, rows in found.constants.items() if name in used}
+    masks = {name: masks for name, masks in found.masks.items() if name in used}
     src, dst, kinds, returned = found.src, found.dst, found.kinds, tuple(of_graph)
     recorded = {_types_name(space): each.index for space, each in kinds.items()}
     recorded |= {_returned_name(i): tensor for i, tensor in enumerate(returned)}
@@ -321,7 +331,8 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any, arguments: CallAr
     given = (*arguments.features, *arguments.sources, *arguments.edge_features)
     rows_of = {name: found.rows.get(name, (name,)) for name in {*given, *found.rows}}
     typed = rows_of, found.node_types, places
-    return Traced(program, shape, weights, constants, *of_edges, recording, output, joined, *typed)
+    made = *of_edges, recording, output, masks, joined, *typed
+    return Traced(program, shape, weights, constants, *made)
 
 
 def _types_name(space: Space) -> str:

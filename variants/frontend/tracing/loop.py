@@ -224,6 +224,10 @@ class TracedLoop(LoopTerms):
         """Rows of each set's edges, as rows of all edges."""
         if all(name in self._recorder.constants for name in known(names)):
             return self._constants(names)
+        if self._are_masks(names):
+            if [self._old_types[name].group for name in known(names)] != self._sets:
+                raise Unlike
+            return self._masks(names, Space.EDGE)
         ops = self._alike(names)
         columns, hint = _columns(ops), known(names)[0]
         match _some(ops):

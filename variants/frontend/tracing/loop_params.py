@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from hetune.variants.frontend.tracing.dropout import TracedMask
 from hetune.variants.frontend.tracing.expressions import Expression, called
 from hetune.variants.frontend.tracing.recorder import EdgeSet, ProgramRecorder
 from hetune.variants.program.builder import Builder
@@ -45,6 +46,7 @@ class LoopParams(Builder):
         given: Parameters by name.
         weights: What each weight is.
         constants: What follows from the graph alone.
+        masks: The recorder's masks that a mask of dropout has one after the other.
         rows: Names of the recorder's features that a feature has the rows of, by type of nodes.
     """
 
@@ -64,6 +66,7 @@ class LoopParams(Builder):
         self.given: dict[str, Param] = {}
         self.weights: dict[str, Expression] = {}
         self.constants: dict[str, Tensor] = {}
+        self.masks: dict[str, tuple[TracedMask, ...]] = {}
         self.rows: dict[str, tuple[str, ...]] = {}
 
     def _new_param(self, hint: str, type_: Type, role: str) -> str:
@@ -89,6 +92,8 @@ class LoopParams(Builder):
                 role = "constant"
             else:
                 role = "feature"
+                if name in self._recorder.masks:
+                    self.masks[name] = (self._recorder.masks[name],)
             self.given[name] = Param(name, type_, role)
             if name in self.types:
                 raise Unlike
@@ -102,6 +107,8 @@ class LoopParams(Builder):
             return self._weight(names, Space.NTYPE)
         if not self._recorder.node_counts:
             return self._param(first)
+        if self._are_masks(names):
+            return self._masks(names, Space.NODE)
         for name, by_type in self._recorder.dictionaries.items():
             if first in by_type.values():
                 return self._dictionary(name, by_type, names)
@@ -153,6 +160,21 @@ class LoopParams(Builder):
         hint = re.sub(r"\W", "_", f"{found[0].hint}_by_type".removeprefix("_"))
         name = self._new_param(hint, Type(space, shape), "weight")
         self.weights[name] = whole
+        return name
+
+    def _are_masks(self, names: Names) -> bool:
+        return all(name in self._recorder.masks for name in known(names))
+
+    def _masks(self, names: Names, space: Space) -> str:
+        """Masks of each set's edges, or each type's nodes, put one after the other."""
+        if None in names:
+            raise Unlike
+        found = tuple(self._recorder.masks[name] for name in known(names))
+        shapes = {self._old_types[name].shape for name in known(names)}
+        if len(shapes) > 1 or len({mask.share for mask in found}) > 1:
+            raise Unlike
+        name = self._new_param("mask", Type(space, shapes.pop()), "feature")
+        self.masks[name] = found
         return name
 
     def _constants(self, names: Names) -> str:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hetune.variants.errors import ProgramError
 from hetune.variants.frontend.tracing.counts import TracedSize, same_size
+from hetune.variants.frontend.tracing.dropout import MaskNumbers, TracedMask
 from hetune.variants.frontend.tracing.expressions import Expression, called
 from hetune.variants.frontend.tracing.not_traceable import (
     LocatedNotTraceable,
@@ -72,6 +73,7 @@ class ProgramRecorder:
         types: Of all values by name.
         lets: The values, in order, none twice.
         features: Names of the features.
+        masks: What each mask of dropout is, by name.
         weights: What each weight is, by name.
         constants: What follows from the graph alone, rows first.
         sets: The edges, as many sets as are met.
@@ -92,6 +94,8 @@ class ProgramRecorder:
         self.types: dict[str, Type] = {}
         self.lets: list[Let] = []
         self.features: list[str] = []
+        self.masks: dict[str, TracedMask] = {}
+        self._mask_numbers = MaskNumbers()
         self.weights: dict[str, Expression] = {}
         self.constants: dict[str, Tensor] = {}
         self.sets: list[EdgeSet] = []
@@ -106,6 +110,23 @@ class ProgramRecorder:
         name = self._new_name(name)
         self.types[name] = type_
         self.features.append(name)
+        return name
+
+    def mask(self, of: str, shape: tuple[int, ...], axis: int, share: float) -> str:
+        """A new mask of dropout.
+
+        Args:
+            of: The value that it is for.
+            shape: The value's as a tensor.
+            axis: That of its rows.
+            share: Of elements that are dropped.
+        """
+        type_ = self.types[of]
+        if type_.space not in (Space.NODE, Space.EDGE):
+            raise NotTraceable("dropout of rows of neither nodes nor edges in training mode")
+        name = self._new_name("mask")
+        self.types[name] = type_
+        self.masks[name] = self._mask_numbers.next(shape, axis, share)
         return name
 
     def weight(self, expression: Expression, shape: tuple[int, ...]) -> str:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from hetune.variants.errors import ProgramError
+from hetune.variants.frontend.tracing.dropout import TracedMask
 from hetune.variants.frontend.tracing.expressions import Expression
 from hetune.variants.frontend.tracing.loop import TracedLoop
 from hetune.variants.frontend.tracing.loop_params import COPY, Unlike, known
@@ -43,6 +44,7 @@ class RolledUp:
         src: The source of each edge.
         dst: The destination of each edge.
         kinds: The types of edges and nodes, where weights have a row for each.
+        masks: The recorder's masks that a mask of dropout has one after the other.
         rows: The recorder's features that a feature has one after the other, by types of nodes.
         node_types: Types of nodes that have rows of their own, in the order of these.
         places: Which of them each result has rows of, for each of its names.
@@ -56,6 +58,7 @@ class RolledUp:
     src: Tensor
     dst: Tensor
     kinds: dict[Space, RowTypes]
+    masks: Mapping[str, tuple[TracedMask, ...]]
     rows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     node_types: tuple[str, ...] = ()
     places: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -78,15 +81,15 @@ def rolled_up(recorder: ProgramRecorder, results: Sequence[str]) -> RolledUp:
     if len(ends) == 1:
         types = recorder.types
         roles = {
-            "feature": recorder.features,
+            "feature": [*recorder.features, *recorder.masks],
             "constant": [*recorder.constants],
             "weight": [*recorder.weights],
         }
         params = tuple(Param(n, types[n], role) for role, names in roles.items() for n in names)
         names = {name: (name,) for name in results}
-        return RolledUp(
-            params, lets, names, recorder.weights, recorder.constants, *ends[0], recorder.kinds
-        )
+        masks = {name: (mask,) for name, mask in recorder.masks.items()}
+        given = recorder.weights, recorder.constants, *ends[0], recorder.kinds, masks
+        return RolledUp(params, lets, names, *given)
     of_edges = any(not recorder.is_of_nodes(name) for name in (*recorder.features, *results))
     if Space.EDGE in recorder.kinds or of_edges:
         raise recorder.sets[1].only
@@ -99,7 +102,8 @@ def rolled_up(recorder: ProgramRecorder, results: Sequence[str]) -> RolledUp:
         found = {name: (loop.of_types((name,)),) for name in results}
     except (ProgramError, Unlike):
         raise recorder.sets[1].only from None
-    return RolledUp(*_params_and_lets(loop), found, loop.weights, loop.constants, src, dst, kinds)
+    made = *_params_and_lets(loop), found, loop.weights, loop.constants
+    return RolledUp(*made, src, dst, kinds, loop.masks)
 
 
 def _of_types(recorder: ProgramRecorder, lets: list[Let], results: Sequence[str]) -> RolledUp:
@@ -137,7 +141,7 @@ def _of_types(recorder: ProgramRecorder, lets: list[Let], results: Sequence[str]
     names = {name: tuple(found[part] for part in own) for name, own in parts.items()}
     places = {name: tuple(place[part] for part in own) for name, own in parts.items()}
     made = *_params_and_lets(loop), names, loop.weights, loop.constants, src, dst, kinds
-    return RolledUp(*made, loop.rows, node_types, places)
+    return RolledUp(*made, loop.masks, loop.rows, node_types, places)
 
 
 _NOT_ALIKE = "its types of edges or of nodes are not all treated alike, and added up"

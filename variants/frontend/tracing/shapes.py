@@ -150,6 +150,21 @@ def _narrow(
     return _sliced(at, x, dim, start, length)[0]
 
 
+@handles("slice")
+def _slice(
+    at: Interpreter,
+    shape: Shape,
+    x: Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> RowValue:
+    index: list[Any] = [slice(None)] * x.dim()
+    index[dim] = slice(start, end, step)
+    return _item(at, shape, x, tuple(index))
+
+
 @handles("select")
 def _select(at: Interpreter, shape: Shape, x: Tensor, dim: int, index: int) -> RowValue:
     dim = dim + x.dim() if dim < 0 else dim

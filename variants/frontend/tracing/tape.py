@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from hetune.variants.frontend.tracing.counts import TracedSize, count
+from hetune.variants.frontend.tracing.dropout import is_training
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.recording import Recording, Slot, Step, filled, slots_in
 from hetune.variants.frontend.tracing.symbols import Symbol, symbols_in
@@ -32,6 +33,7 @@ class Tape(TorchFunctionMode):
     Attributes:
         sizes: The numbers of sources and of nodes.
         rows: The number of nodes, and that of the edges that messages go along once it is known.
+        dropped: Makes rows that follow from the graph alone a symbol, for dropout.
 
     Raises:
         NotTraceable: A function takes another tensor, such as a global one.
@@ -57,6 +59,7 @@ class Tape(TorchFunctionMode):
         self._known: dict[tuple[Callable[..., Any], str], Any] = {}
         self._fills: dict[int, float] = {}
         self._inside, self._is_replayable = 0, len(self._slots) == len(given)
+        self.dropped: Callable[[Tensor], Tensor] = lambda rows: rows
         self.rows = [count(num_nodes, self, 0)]
         self.sizes = self.rows[0], self.rows[0]
         if num_sources is not None:
@@ -80,6 +83,8 @@ class Tape(TorchFunctionMode):
             if not issubclass(kind, Tensor):  # a user's, which calls functions of its parts
                 with self:
                     return kind.__torch_function__(func, types, args, kwargs)
+        if func is torch.nn.functional.dropout and is_training(*args, **kwargs):
+            args = self._dropped(args[0]), *args[1:]
         given, named = self._template(args), {k: self._template(v) for k, v in kwargs.items()}
         if found := symbols_in((args, tuple(kwargs.values()))):
             if not self.is_inside:
@@ -93,6 +98,16 @@ class Tape(TorchFunctionMode):
             finally:
                 self._inside -= 1
         return self._called(func, given, named)
+
+    def _dropped(self, rows: Tensor) -> Tensor:
+        if isinstance(rows, Symbol):
+            return rows
+        self._inside += 1
+        try:
+            with self:
+                return self.dropped(rows)
+        finally:
+            self._inside -= 1
 
     def extent(self, tensor: Tensor, dim: int) -> int:
         """How long an axis of a tensor of the graph is."""

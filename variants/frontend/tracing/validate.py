@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.frontend.tracing.arguments import CallArguments
+from hetune.variants.frontend.tracing.dropout import FixedDropout
 from hetune.variants.frontend.tracing.edge_module import original
 from hetune.variants.frontend.tracing.expressions import evaluate
 from hetune.variants.frontend.tracing.layer import Traced, trace
@@ -139,7 +140,8 @@ def _run(module: nn.Module, drawn: CallArguments) -> Any:
         return [*parameters_of(module).items(), *given]
 
     state, before = PythonState(original(module)), [(name, t.clone()) for name, t in tensors()]
-    result = module(**drawn.given(drawn.values))
+    with FixedDropout():
+        result = module(**drawn.given(drawn.values))
     pairs = zip(tensors(), before, strict=True)
     written = [name for (name, now), (_, then) in pairs if not torch.equal(now, then)]
     for name in (state.change(), *written):
@@ -162,9 +164,14 @@ def interpreted(traced: Traced, module: nn.Module, arguments: CallArguments) -> 
     values = {name: torch.cat([given[n] for n in parts]) for name, parts in traced.rows.items()}
     values |= {name: rows.double() for name, rows in traced.constants.items()}
     values |= weights_of(traced, parameters)
+    for name, masks in traced.masks.items():
+        rows = torch.cat([mask.fixed_rows() for mask in masks])
+        values[name] = rows.reshape(-1, *traced.program.type_of(name).shape)
     results = interpret_results(traced.program, values, graph)
     values |= zip(traced.program.results, results, strict=True)
-    return traced.result(values, parameters, given, traced.of_graph, arguments.num_nodes)
+    met = itertools.chain(*traced.masks.values())
+    with FixedDropout(met):
+        return traced.result(values, parameters, given, traced.of_graph, arguments.num_nodes)
 
 
 def gradient_refusal(module: nn.Module, arguments: CallArguments) -> str | None:

@@ -1,0 +1,109 @@
+"""One run part by part: its rows come from a file and go to a file."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+import hetune
+from hetune.clients.cli import console
+from hetune.clients.cli.sources import GraphSource, LayerSource
+from hetune.variants.errors import GraphFileError, InputError
+from hetune.variants.partition.edge_files import ENDINGS
+from hetune.variants.partition.edge_folder import RECORD, EdgeFolder
+from hetune.variants.partition.external import partition_edges
+from hetune.variants.partition.partitions import GraphPartitions, Partitions
+from hetune.variants.partition.row_files import identity_of
+from hetune.variants.partition.run import run_partitions
+
+_LEAST = 1 << 26
+"""Bytes that are worth trying with."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionedRun:
+    """What to run.
+
+    Attributes:
+        graph: Where the graph comes from: a folder of partitions, a file of edges, or any other
+            graph, which is held in memory.
+        layer: Which layer.
+        features: The `.npy` file of its input.
+        out: The `.npy` file to write.
+        memory: Bytes that the process may take.
+        variant: The variant to run; the selector's choice for each part if None.
+    """
+
+    graph: GraphSource
+    layer: LayerSource
+    features: Path | None
+    out: Path | None
+    memory: int
+    variant: str | None
+
+    def perform(self, say: Callable[[str], None]) -> None:
+        """Runs the layer, or goes on where an equal run was cut off; says what that took.
+
+        Raises:
+            InputError: A file is missing, or there is too little memory.
+            HetuneError: As its parts do.
+        """
+        files = self.features, self.out
+        if self.features is None or self.out is None or {f.suffix for f in files if f} != {".npy"}:
+            raise InputError("--memory: give --features and --out, both .npy files")
+        start = time.perf_counter()
+        edges = self.out.with_name(f"{self.out.name}.edges")
+        partitions = self._partitions(edges)
+        say(
+            f"{self.graph.name}: {partitions.num_nodes:,} nodes, {partitions.num_edges:,} edges in "
+            f"{console.counted(len(partitions.bounds) - 1, 'range')}, read in "
+            f"{console.seconds(time.perf_counter() - start)}"
+        )
+        if self.layer.graph_for(partitions.types) is not partitions.types:
+            raise InputError(
+                f"{self.graph.name} has an edge type that joins several pairs of node types, and "
+                f"{self.layer.kind} wants a type for each: give HeteroGraph.canonicalize()'s"
+            )
+        layer = hetune.compile(self.layer.module(partitions.types))
+        assert isinstance(layer, hetune.CompiledLayer)
+        left = self.memory - psutil.Process().memory_info().rss
+        if left < _LEAST:
+            raise InputError(
+                f"--memory: the process itself takes {console.size(self.memory - left)}: give "
+                f"{console.size(_LEAST)} more, at least"
+            )
+        start = time.perf_counter()
+        with console.progress_bar("edges", left=True) as update:
+            rows = run_partitions(
+                layer,
+                partitions,
+                self.features,
+                self.out,
+                memory=left,
+                variant=self.variant,
+                progress=update,
+            )
+        took = console.seconds(time.perf_counter() - start)
+        say(f"wrote {list(rows.shape)} float32 to {self.out} in {took}")
+        shutil.rmtree(edges, ignore_errors=True)
+
+    def _partitions(self, folder: Path) -> Partitions:
+        """Those there are, those of a file, or of a graph in memory."""
+        path = Path(self.graph.name)
+        if (path / RECORD).is_file():
+            return EdgeFolder(path)
+        is_changed = self.graph.inverse or self.graph.self_loops
+        is_plain = self.graph.format is None and not self.graph.read and not is_changed
+        if not (is_plain and path.is_file() and path.suffix in ENDINGS):
+            return GraphPartitions(self.layer.graph_for(self.graph.open()))
+        with suppress(GraphFileError):
+            found = EdgeFolder(folder)
+            if found.source == identity_of(path):
+                return found
+        return partition_edges(path, folder)

@@ -1,0 +1,233 @@
+"""`hetune.kge.score`: a function of one triple that scores batches of them, compiled."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import partial, update_wrapper
+from types import FunctionType, MappingProxyType
+from typing import Any, Literal, overload
+
+from torch import Tensor
+
+from hetune.costmodel.selection.compile import compile
+from hetune.costmodel.selection.weighted_layers import WeightedLayers
+from hetune.variants.errors import InputError
+from hetune.variants.frontend.kge.batch import check_negatives, check_triples
+from hetune.variants.frontend.kge.formulas import FORMULAS, SHARED
+from hetune.variants.frontend.kge.layer import ScoreLayer
+from hetune.variants.frontend.kge.tables import ScoreTables, Tables, bound_tables
+from hetune.variants.frontend.tracing.captured import captured
+from hetune.variants.runtime.score_candidates import ScoreCandidates
+from hetune.variants.runtime.score_model import ScoreModel
+
+Side = Literal["head", "tail"]
+_MOST_KINDS = 64
+"""Sets of options and of shapes of tables whose ways to score candidates are kept."""
+
+
+class ScoreFunction:
+    """Scores triples of a knowledge graph. Made by `score`.
+
+    Attributes:
+        shared: Names of arguments that are the same for all triples.
+    """
+
+    def __init__(self, function: FunctionType, shared: Iterable[str] = ()) -> None:
+        update_wrapper(self, function)
+        self._function, self.shared = function, frozenset(shared)
+        self._signature = inspect.signature(function)
+        self._layers = WeightedLayers(partial(compile, dynamic=True))
+        self._candidates: dict[Hashable, ScoreCandidates] = {}
+
+    def __call__(
+        self,
+        heads: Tensor,
+        rels: Tensor,
+        tails: Tensor,
+        *,
+        entity: Tables,
+        tail: Tables | None = None,
+        **tables: Any,
+    ) -> Tensor:
+        """The scores of triples.
+
+        Args:
+            heads: Numbers of entities, integers [B].
+            rels: Numbers of relations, integers [B].
+            tails: Numbers of entities, integers [B].
+            entity: Rows of entities, float [N, *row shape]; a tuple where the function takes one.
+            tail: Rows of tails, where these are others; likewise.
+            **tables: The function's other arguments by name: rows of relations [R, *row shape],
+                tensors that all triples share, and options that are no tensors.
+
+        Returns:
+            Float [B].
+
+        Raises:
+            InputError: A table is missing or has another shape, or there is no entity or relation
+                of some number.
+        """
+        check_triples(heads, rels, tails)
+        return self._run((heads, rels, tails), self._bound(entity, tail, tables))
+
+    def corrupt(
+        self,
+        heads: Tensor,
+        rels: Tensor,
+        tails: Tensor,
+        negatives: Tensor,
+        *,
+        side: Side = "tail",
+        entity: Tables,
+        tail: Tables | None = None,
+        **tables: Any,
+    ) -> Tensor:
+        """The scores of triples with other tails, or heads.
+
+        Args:
+            heads: As of a call.
+            rels: Likewise.
+            tails: Likewise.
+            negatives: Numbers of entities in place of the tails: K for each triple [B, K], or for
+                each of as many chunks of consecutive triples as there are rows [chunks, K].
+            side: What they are in place of.
+            entity: As of a call.
+            tail: Likewise.
+            **tables: Likewise.
+
+        Returns:
+            Float [B, K].
+
+        Raises:
+            InputError: As of a call, or numbers of rows do not fit.
+        """
+        check_triples(heads, rels, tails)
+        check_negatives(negatives, len(heads), side)
+        given = self._bound(entity, tail, tables)
+        count, chunk = negatives.shape[1], len(heads) // max(len(negatives), 1)
+        if chunk > 1:
+            candidates = self._candidates_of(given)
+            scores = candidates.chunks(given, (heads, rels, tails), side, negatives)
+            if scores is not None:
+                return scores
+        others = negatives.repeat_interleave(chunk, 0).flatten()
+        ends = {"head": heads, "tail": tails}
+        kept = {name: ids.repeat_interleave(count) for name, ids in ends.items() if name != side}
+        ids = {**kept, side: others}
+        triples = ids["head"], rels.repeat_interleave(count), ids["tail"]
+        return self._run(triples, given).view(-1, count)
+
+    def all(
+        self,
+        nodes: Tensor,
+        rels: Tensor,
+        *,
+        side: Side = "tail",
+        entity: Tables,
+        tail: Tables | None = None,
+        **tables: Any,
+    ) -> Tensor:
+        """The scores of all entities as tails, or as heads.
+
+        Where candidates are met in inner products and distances, those are products of matrices.
+
+        Args:
+            nodes: Numbers of the entities at the other side, integers [B].
+            rels: As of a call.
+            side: What is any entity.
+            entity: As of a call.
+            tail: Likewise.
+            **tables: Likewise.
+
+        Returns:
+            Float [B, N].
+
+        Raises:
+            InputError: As of a call, or there is no such side.
+        """
+        given = self._bound(entity, tail, tables)
+        return self._candidates_of(given).all(given, nodes, rels, side)
+
+    def _bound(self, entity: Tables, tail: Tables | None, tables: Mapping[str, Any]) -> ScoreTables:
+        return bound_tables(self._signature, self.shared, entity, tail, tables)
+
+    def model(self, *, entity: Tables, tail: Tables | None = None, **tables: Any) -> ScoreModel:
+        """The function with its tables as they are now, to be saved and loaded.
+
+        Args:
+            entity: As of a call.
+            tail: Likewise.
+            **tables: Likewise.
+
+        Raises:
+            InputError: As of a call, or the function is no program.
+        """
+        given = self._bound(entity, tail, tables)
+        return self._candidates_of(given).model(given)
+
+    def _candidates_of(self, given: ScoreTables) -> ScoreCandidates:
+        key = captured(self._function), given.kind
+        try:
+            found = self._candidates.get(key)
+        except TypeError as error:
+            raise InputError(f"an option is no constant: {error}") from None
+        if found is None:
+            if len(self._candidates) >= _MOST_KINDS:
+                self._candidates.clear()
+            found = self._candidates[key] = ScoreCandidates(self._function, given)
+        return found
+
+    def _run(self, triples: tuple[Tensor, Tensor, Tensor], given: ScoreTables) -> Tensor:
+        entities = tuple(given.entities.values())
+        if not len(triples[0]):
+            return entities[0][triples[0]].flatten(1).sum(1)
+        scores: Tensor = self._layers.run(
+            (captured(self._function), given.kind),
+            given.weights,
+            lambda: ScoreLayer(self._function, given.arguments, given.weights, given.options),
+            *triples,
+            *entities,
+        )
+        return scores
+
+
+@overload
+def score(function: Callable[..., Any], *, shared: Iterable[str] = ()) -> ScoreFunction: ...
+@overload
+def score(*, shared: Iterable[str] = ()) -> Callable[[Callable[..., Any]], ScoreFunction]: ...
+def score(
+    function: Callable[..., Any] | None = None, *, shared: Iterable[str] = ()
+) -> ScoreFunction | Callable[[Callable[..., Any]], ScoreFunction]:
+    """Decorator: a function of one triple scores batches of triples, compiled.
+
+    Its first three parameters are the rows of the head, the relation and the tail, tensors (or
+    tuples of them) as they are in a table's row; others are rows of further tables of relations.
+    It returns one number, and is what `torch.vmap` makes of it for a batch.
+
+        @hetune.kge.score
+        def transe(h, r, t, p=1):
+            return -torch.linalg.vector_norm(h + r - t, p)
+
+        scores = transe(heads, rels, tails, entity=entities.weight, r=relations.weight)
+
+    Args:
+        function: The function.
+        shared: Names of parameters that are the same for all triples.
+
+    Raises:
+        InputError: It is no function written in Python, or takes no three arguments.
+    """
+    if function is None:
+        return partial(score, shared=shared)
+    if not isinstance(function, FunctionType):
+        raise InputError(f"{function!r} is no function written in Python: give one")
+    if len(inspect.signature(function).parameters) < 3:
+        raise InputError(f"{function.__name__} does not take a head, a relation and a tail")
+    return ScoreFunction(function, shared)
+
+
+scores = MappingProxyType(
+    {name: ScoreFunction(function, SHARED.get(name, ())) for name, function in FORMULAS.items()}
+)
+"""Score functions of the literature by name in small letters: see `formulas`."""

@@ -1,0 +1,54 @@
+"""`hetune run --memory`: part by part, from files to a file."""
+
+import numpy as np
+import pytest
+import torch
+
+import hetune as library
+from hetune.clients.cli.sources import LayerSource
+from hetune.variants.testing.graphs import typed_graph
+
+GRAPH = typed_graph([300, 200], [(0, 1, 900), (1, 0, 900), (0, 0, 2000), (1, 1, 9)])
+VARIANT = "dst/b1024"
+
+
+@pytest.fixture
+def given(tmp_path):
+    """The arguments of a run, and its files."""
+    GRAPH.save(tmp_path / "g.npz")
+    x = torch.randn(GRAPH.num_nodes, 32, generator=torch.Generator().manual_seed(0))
+    np.save(tmp_path / "x.npy", x.numpy())
+    layer = library.compile(LayerSource("rgcn", 32).module(GRAPH))
+    with torch.no_grad():
+        expected = layer(x, GRAPH, variant=VARIANT).numpy()
+    options = ("--layer", "rgcn", "--width", 32, "--variant", VARIANT)
+    files = ("--features", tmp_path / "x.npy", "--out", tmp_path / "out.npy")
+    return (*options, *files), tmp_path, expected
+
+
+def test_the_file_has_the_rows_of_a_run_in_memory(hetune, given):
+    options, folder, expected = given
+    for extra in ((), ("--self-loops",)):  # those are held in memory
+        result = hetune("run", folder / "g.npz", *options, "--memory", "64GB", *extra)
+        assert result.exit_code == 0, result.output
+        assert "500 nodes" in result.stdout
+        assert "wrote [500, 32] float32" in result.stdout
+        assert np.array_equal(np.load(folder / "out.npy"), expected) == (not extra)
+        assert sorted(p.name for p in folder.iterdir()) == ["g.npz", "out.npy", "x.npy"]
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (("--memory", "1MB"), "the process itself takes"),
+        (("--memory", "1GB", "--out", "rows.safetensors"), "both .npy files"),
+        (("--memory", "1GB", "--memory-limit", "1MB"), "leave --device, --precision and"),
+        (("--memory", "64GB", "--width", 16), "rows of 32"),
+    ],
+)
+def test_what_does_not_fit_is_refused(hetune, given, extra, message):
+    options, folder, _ = given
+    result = hetune("run", folder / "g.npz", *options, *extra)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+    assert not (folder / "out.npy").exists()

@@ -1,0 +1,141 @@
+"""`ScoreFunction.all` and chunks of negatives, against the function of each triple in float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.linalg import vector_norm
+
+import hetune
+from hetune.errors import InputError
+
+ENTITIES, RELATIONS, WIDTH = 13, 3, 6
+RANDOM = torch.Generator().manual_seed(0)
+NODES, TAILS = torch.randint(ENTITIES, (2, 8), generator=RANDOM)
+RELS = torch.randint(RELATIONS, (8,), generator=RANDOM)
+
+
+def table(*shape):
+    return torch.randn(*shape, generator=RANDOM).requires_grad_()
+
+
+ENTITY, OTHER, RELATION = table(ENTITIES, WIDTH), table(ENTITIES, WIDTH), table(RELATIONS, WIDTH)
+MATRIX = table(RELATIONS, WIDTH, WIDTH)
+
+
+def distmult(h, r, t):
+    return (h * r * t).sum()
+
+
+def transe(h, r, t, p=1):
+    return -vector_norm(h + r - t, p)
+
+
+def normalized(h, r, t):
+    h, t = (torch.nn.functional.normalize(x, dim=0) for x in (h, t))
+    return -vector_norm(h + r - t)
+
+
+def transr(h, r, t, P):
+    return -vector_norm((h - t) @ P + r)
+
+
+def complex_(h, r, t):
+    (a, b), (c, d), (e, f) = h, r, t
+    return ((a * c - b * d) * e + (a * d + b * c) * f).sum()
+
+
+def unstructured(h, r=None, t=None):
+    return vector_norm(h - t)
+
+
+def gated(h, r, t):
+    return (torch.tanh(h + t) * r).sum()
+
+
+def hole(h, r, t):
+    return (r * torch.fft.irfft(torch.fft.rfft(h).conj() * torch.fft.rfft(t), WIDTH)).sum()
+
+
+CASES = {
+    "distmult": (distmult, {"r": RELATION}),
+    "other tails": (distmult, {"r": RELATION, "tail": OTHER}),
+    "transe": (transe, {"r": RELATION}),
+    "transe 2": (transe, {"r": RELATION, "p": 2}),
+    "normalized": (normalized, {"r": RELATION}),
+    "transr": (transr, {"r": RELATION, "P": MATRIX}),
+    "complex": (complex_, {"r": (RELATION, RELATION + 1), "entity": (ENTITY, OTHER)}),
+    "no relation": (unstructured, {"r": None}),
+    "gated": (gated, {"r": RELATION}),
+    "hole": (hole, {"r": RELATION}),
+}
+
+
+def expected(function, side, candidates, entity=ENTITY, tail=None, p=None, **tables):
+    """[B, K] of candidates [B, K], each triple alone."""
+
+    def row(rows, i):
+        return tuple(x[i].double() for x in rows) if isinstance(rows, tuple) else rows[i].double()
+
+    tail = entity if tail is None else tail
+    options = {} if p is None else {"p": p}
+    found = []
+    for node, rel, others in zip(NODES.tolist(), RELS.tolist(), candidates.tolist(), strict=True):
+        weights = {name: row(rows, rel) for name, rows in tables.items() if rows is not None}
+        r = weights.pop("r", None)
+        for other in others:
+            h, t = (node, other) if side == "tail" else (other, node)
+            found.append(function(row(entity, h), r, row(tail, t), **weights, **options))
+    return torch.stack(found).view(len(NODES), -1)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_entities(name):
+    function, tables = CASES[name]
+    score = hetune.kge.score(function)
+    everyone = torch.arange(ENTITIES).expand(len(NODES), -1)
+    by = [ENTITY, *([] if tables["r"] is None else [RELATION])]
+    for side in ("tail", "head"):
+        want = expected(function, side, everyone, **tables)
+        found = score.all(NODES, RELS, side=side, **{"entity": ENTITY} | tables)
+        torch.testing.assert_close(found.double(), want, rtol=1e-5, atol=1e-5)
+        gradients = torch.autograd.grad(found.sigmoid().sum(), by)
+        exact = torch.autograd.grad(want.sigmoid().sum(), by)
+        torch.testing.assert_close(gradients, exact, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["distmult", "transe 2", "complex", "normalized"])
+def test_chunks_of_negatives(name):
+    function, tables = CASES[name]
+    score = hetune.kge.score(function)
+    negatives = torch.randint(ENTITIES, (2, 5), generator=torch.Generator().manual_seed(1))
+    for side in ("tail", "head"):
+        want = expected(function, side, negatives.repeat_interleave(4, 0), **tables)
+        triples = (NODES, RELS, TAILS) if side == "tail" else (TAILS, RELS, NODES)
+        options = {"side": side, "entity": ENTITY} | tables
+        found = score.corrupt(*triples, negatives, **options)
+        torch.testing.assert_close(found.double(), want, rtol=1e-5, atol=1e-5)
+        assert score.corrupt(*(ids[:0] for ids in triples), negatives, **options).shape == (0, 5)
+
+
+def test_what_does_not_fit_is_refused():
+    score, tables = hetune.kge.score(distmult), {"entity": ENTITY, "r": RELATION}
+    with pytest.raises(InputError, match=r"heads\[0\] is 13: there are 13 entities"):
+        score.all(NODES[:1] * 0 + 13, RELS[:1], **tables)
+    with pytest.raises(InputError, match=r"tails\[0\] is -1: there are 13 entities"):
+        score.all(NODES[:1] * 0 - 1, RELS[:1], side="head", **tables)
+    with pytest.raises(InputError, match=r"rels\[0\] is 3: there are 3 relations"):
+        score.all(NODES[:1], RELS[:1] * 0 + 3, **tables)
+    with pytest.raises(InputError, match="'head' or 'tail'"):
+        score.all(NODES, RELS, side="top", **tables)
+    with pytest.raises(InputError, match="there are 13 entities"):
+        score.corrupt(NODES, RELS, TAILS, torch.full((1, 2), 13), **tables)
+
+
+def test_ranks_by_a_score_function():
+    triples = torch.stack((NODES, RELS, TAILS), 1)
+    score, tables = hetune.kge.score(distmult), {"entity": ENTITY, "r": RELATION}
+    found = hetune.kge.rank(score, triples, sides=("tail",), **tables)
+    scores = score.all(NODES, RELS, **tables)
+    own = scores.gather(1, TAILS[:, None])
+    assert found.ranks["tail"].tolist() == ((scores > own).sum(1) + 1).tolist()

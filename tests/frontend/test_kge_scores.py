@@ -1,0 +1,220 @@
+"""`hetune.kge`: score functions of knowledge-graph embeddings, their gradients and their traps."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.linalg import vector_norm
+from torch.nn import functional
+
+import hetune
+from hetune.costmodel.selection import kge as selection
+from hetune.errors import InputError
+from hetune.variants.runtime.fallback import FallbackWarning
+
+ENTITIES, RELATIONS, TRIPLES, WIDTH = 40, 5, 90, 8
+RANDOM = torch.Generator().manual_seed(0)
+HEADS, TAILS = torch.randint(ENTITIES - 3, (2, TRIPLES), generator=RANDOM)
+RELS = torch.randint(RELATIONS - 1, (TRIPLES,), generator=RANDOM)
+BATCH = HEADS, RELS, TAILS
+
+
+def table(*shape):
+    return torch.randn(*shape, generator=RANDOM).requires_grad_()
+
+
+E, F, BIAS = table(ENTITIES, WIDTH), table(ENTITIES, WIDTH), table(ENTITIES)
+R, S, T = (table(RELATIONS, WIDTH) for _ in range(3))
+M, N = (table(RELATIONS, WIDTH, WIDTH) for _ in range(2))
+C = table(WIDTH)
+
+
+def norm(x, p):
+    return (x.abs() ** p).sum(1) ** (1 / p)
+
+
+def dot(x, y):
+    return torch.einsum("bi,bi->b", x, y)
+
+
+def by(x, m):
+    return torch.einsum("bi,bij->bj", x, m)
+
+
+def on_plane(x, w):
+    return x - dot(x, w)[:, None] * w
+
+
+def complex_product(h, r, t):
+    h, r, t = (torch.complex(*x) for x in (h, r, t))
+    return (h * r * t.conj()).real.sum(1)
+
+
+def rotated(h, r, t):
+    h, t = (torch.complex(*x) for x in (h, t))
+    return -(h * torch.polar(torch.ones_like(r), r) - t).abs().square().sum(1).sqrt()
+
+
+ORACLES = {  # of rows of a batch
+    "um": lambda h, r, t: -(norm(h - t, 2) ** 2),
+    "transe": lambda h, r, t: -norm(h + r - t, 1),
+    "transh": lambda h, r, t: -norm(on_plane(h, r[0]) + r[1] - on_plane(t, r[0]), 2),
+    "transr": lambda h, r, t: -norm(by(h, r[1]) + r[0] - by(t, r[1]), 2),
+    "transd": lambda h, r, t: (
+        -norm(h[0] + dot(*h)[:, None] * r[1] + r[0] - t[0] - dot(*t)[:, None] * r[1], 2)
+    ),
+    "transf": lambda h, r, t: 2 * dot(h, t) + dot(r, t) - dot(h, r),
+    "se": lambda h, r, t: -norm(by(h, r[0]) - by(t, r[1]), 1),
+    "rescal": lambda h, r, t: torch.einsum("bi,bij,bj->b", h, r, t),
+    "distmult": lambda h, r, t: torch.einsum("bi,bi,bi->b", h, r, t),
+    "cp": lambda h, r, t: torch.einsum("bi,bi,bi->b", h, r, t),
+    "simple": lambda h, r, t: (dot(h[0] * r[0], t[1]) + dot(t[0] * r[1], h[1])) / 2,
+    "complex": complex_product,
+    "rotate": rotated,
+    "pairre": lambda h, r, t: -norm(h * r[0] - t * r[1], 1),
+    "triplere": lambda h, r, t: -norm(h * (r[0] + 1) - t * (r[2] + 1) + r[1], 1),
+    "lineare": lambda h, r, t: -norm(h * r[0] - t * r[2] + r[1], 1),
+    "mure": lambda h, r, t: h[1] + t[1] - norm(h[0] * r[1] + r[0] - t[0], 2) ** 2,
+    "distma": lambda h, r, t: dot(h, r) + dot(r, t) + dot(h, t),
+    "crosse": lambda h, r, t, c: dot(torch.tanh(r[1] * h * (1 + r[0]) + c), t),
+}
+TABLES = {name: {"entity": E, "r": R} for name in ORACLES} | {
+    "um": {"entity": E, "r": None},
+    "transh": {"entity": E, "r": (R, S)},
+    "transr": {"entity": E, "r": (R, M)},
+    "transd": {"entity": (E, F), "r": (R, S)},
+    "se": {"entity": E, "r": (M, N)},
+    "rescal": {"entity": E, "r": M},
+    "cp": {"entity": E, "tail": F, "r": R},
+    "simple": {"entity": (E, F), "r": (R, S)},
+    "complex": {"entity": (E, F), "r": (R, S)},
+    "rotate": {"entity": (E, F), "r": R},
+    "pairre": {"entity": E, "r": (R, S)},
+    "triplere": {"entity": E, "r": (R, S, T)},
+    "lineare": {"entity": E, "r": (R, S, T)},
+    "mure": {"entity": (E, BIAS), "r": (R, S)},
+    "crosse": {"entity": E, "r": (R, S), "bias": C},
+}
+
+
+def rows(tables, ids):
+    if isinstance(tables, tuple):
+        return tuple(rows(each, ids) for each in tables)
+    return tables.double()[ids]
+
+
+def expected_scores(name, given, batch=BATCH):
+    heads, rels, tails = batch
+    relation = None if given["r"] is None else rows(given["r"], rels)
+    shared = [given["bias"].double()] if "bias" in given else []
+    tail = given.get("tail", given["entity"])
+    return ORACLES[name](rows(given["entity"], heads), relation, rows(tail, tails), *shared)
+
+
+def check(found, expected, given):
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
+    given = [each if isinstance(each, tuple) else (each,) for each in given.values()]
+    by = [table for tables in given for table in tables if isinstance(table, torch.Tensor)]
+    weights = torch.randn(found.shape, generator=torch.Generator().manual_seed(1))
+    gradients = torch.autograd.grad(found, by, weights)
+    exact = torch.autograd.grad(expected, by, weights.double())
+    for one, other in zip(gradients, exact, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_programs_and_their_gradients_are_those_of_float64(name, monkeypatch):
+    """Interpreted: other tests compile."""
+    compiled = selection.compile
+    monkeypatch.setattr(
+        selection, "compile", lambda layer, **options: compiled(layer, backend="torch")
+    )
+    made = hetune.kge.scores[name]
+    score = hetune.kge.score(made.__wrapped__, shared=made.shared)
+    check(score(*BATCH, **TABLES[name]), expected_scores(name, TABLES[name]), TABLES[name])
+
+
+@pytest.mark.parametrize("name", ["transe", "rescal", "transr", "crosse"])
+def test_compiled_scores_and_gradients_are_those_of_float64(name):
+    found = hetune.kge.scores[name](*BATCH, **TABLES[name])
+    check(found, expected_scores(name, TABLES[name]), TABLES[name])
+
+
+@pytest.mark.parametrize("side", ["head", "tail"])
+@pytest.mark.parametrize("chunks", [TRIPLES, 10])
+def test_negatives_take_the_place_of_heads_or_tails(side, chunks):
+    negatives = torch.randint(ENTITIES, (chunks, 4), generator=RANDOM)
+    each = negatives.repeat_interleave(TRIPLES // chunks, 0)
+    given = TABLES["transr"]
+    found = hetune.kge.scores["transr"].corrupt(*BATCH, negatives, side=side, **given)
+    columns = [
+        expected_scores(
+            "transr",
+            given,
+            (each[:, k], RELS, TAILS) if side == "head" else (HEADS, RELS, each[:, k]),
+        )
+        for k in range(4)
+    ]
+    check(found, torch.stack(columns, 1), given)
+
+
+def test_all_triples_may_be_one_and_at_distance_0():
+    """Whose gradient is 0, as that of torch's norms."""
+    same = (torch.full((6,), 3),) * 3
+    entity, relation = table(ENTITIES, WIDTH), torch.zeros(RELATIONS, WIDTH, requires_grad=True)
+    score = hetune.kge.scores["transe"]
+    found = score(*same, entity=entity, r=relation, p=2)
+    gradients = torch.autograd.grad(found.sum(), [entity, relation])
+    assert not any(each.abs().max().item() for each in (found.detach(), *gradients))
+    nothing = score(*(ids[:0] for ids in same), entity=entity, r=relation)
+    assert nothing.shape == (0,)
+    nothing.sum().backward()
+    assert not entity.grad.any()
+
+
+def test_what_is_no_program_runs_in_torch():
+    with pytest.warns(FallbackWarning, match="the function _fft_r2c has no meaning in a program"):
+        found = hetune.kge.scores["hole"](*BATCH, entity=E, r=R)
+    h, r, t = (x.double() for x in (E[HEADS], R[RELS], E[TAILS]))
+    shifted = torch.stack([t.roll(-k, 1) for k in range(WIDTH)], 2)
+    check(found, torch.einsum("bi,bk,bik->b", h, r, shifted), TABLES["transe"])
+
+
+def test_functions_may_be_of_ones_own_and_have_options():
+    @hetune.kge.score
+    def normalized(h, r, t, margin):
+        h, t = functional.normalize(h, dim=-1), functional.normalize(t, p=1.0, dim=-1)
+        return margin - vector_norm(h + r - t, 2).clamp(min=0.1)
+
+    for margin in (1.0, 2.0):
+        h, r, t = (x.double() for x in (E[HEADS], R[RELS], E[TAILS]))
+        distance = norm(h / norm(h, 2)[:, None] + r - t / norm(t, 1)[:, None], 2)
+        found = normalized(*BATCH, entity=E, r=R, margin=margin)
+        check(found, margin - distance, TABLES["transe"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rels": torch.tensor([0, 5])}, r"rels\[1\] is 5: there are 5 relations"),
+        ({"heads": torch.tensor([-1, 0])}, r"heads\[0\] is -1: there are 40 entities"),
+        ({"tails": torch.tensor([1.0, 0.0])}, "tails are no integers"),
+        ({"tails": torch.tensor([1])}, "2 heads, 2 rels and 1 tails"),
+        ({"r": ...}, "r is missing"),
+        ({"r": (R, R[:2])}, "as many relations each, not r_0 5, r_1 2"),
+        ({"q": R}, "no argument 'q'"),
+    ],
+)
+def test_what_is_no_triple_or_no_table_is_refused(change, message):
+    given = {"heads": HEADS[:2], "rels": RELS[:2], "tails": TAILS[:2], "entity": E, "r": R}
+    given = {name: value for name, value in (given | change).items() if value is not ...}
+    with pytest.raises(InputError, match=message):
+        hetune.kge.scores["distmult"](**given)
+
+
+def test_negatives_are_rows_of_triples_or_of_chunks():
+    score = hetune.kge.scores["distmult"]
+    with pytest.raises(InputError, match="90 triples are no 7 chunks"):
+        score.corrupt(*BATCH, torch.zeros(7, 2, dtype=torch.long), entity=E, r=R)
+    with pytest.raises(InputError, match="side='both'"):
+        score.corrupt(*BATCH, torch.zeros(9, 2, dtype=torch.long), side="both", entity=E, r=R)

@@ -1,0 +1,173 @@
+"""Runs in parts: the bits of a run in memory, and nothing wrong after crashes."""
+
+import json
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import hetune
+from hetune.variants.errors import InputError, MemoryLimitError, PartitionError
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.partition.journal import Journal
+from hetune.variants.partition.layers import partitioned_layers, run_part
+from hetune.variants.partition.partitions import GraphPartitions
+from hetune.variants.partition.row_files import RowWriter
+from hetune.variants.partition.run import Progress, run_partitions
+from hetune.variants.testing.graphs import typed_graph
+
+WIDTH = 32
+MEMORY = 350_000
+
+
+def _hub(src: Tensor, dst: Tensor) -> tuple[Tensor, Tensor]:
+    """A third of the edges leads to one node."""
+    return src, torch.where(torch.arange(len(dst)) % 3 == 0, 3, dst)
+
+
+GRAPH = typed_graph([300, 200], [(0, 1, 900), (1, 0, 900), (0, 0, 2000), (1, 1, 9)], ends=_hub)
+X = torch.randn(GRAPH.num_nodes, WIDTH, generator=torch.Generator().manual_seed(0))
+PARTS = GraphPartitions(GRAPH, 100)
+RANGES = len(PARTS.bounds) - 1
+
+
+def layer(kind: str, graph: HeteroGraph = GRAPH) -> hetune.CompiledLayer:
+    torch.manual_seed(0)
+    match kind:
+        case "rgcn":
+            made: nn.Module = hetune.nn.RGCN(WIDTH, WIDTH, graph.num_etypes)
+        case "rgat":
+            made = hetune.nn.RGAT(WIDTH, WIDTH, graph.num_etypes)
+        case _:
+            made = hetune.nn.HGT(WIDTH, WIDTH, graph.metadata())
+    compiled = hetune.compile(made.eval())
+    assert isinstance(compiled, hetune.CompiledLayer)
+    return compiled
+
+
+def in_memory(layer: hetune.CompiledLayer, x: Tensor, variant: str | None = None) -> np.ndarray:
+    with torch.no_grad():
+        found: np.ndarray = layer(x, GRAPH, variant=variant).numpy()
+    return found
+
+
+@pytest.mark.parametrize("kind", ["rgcn", "rgat", "hgt"])
+def test_rows_have_the_bits_of_a_run_in_memory(kind):
+    compiled = layer(kind)
+    (prepared,) = partitioned_layers([compiled])
+    named = [each for each in compiled.variants if each.endswith("b1024")]
+    for variant in ("vanilla/b1024", named[1], next(each for each in named if "hybrid" in each)):
+        whole = in_memory(compiled, X, variant)
+        for first in range(0, RANGES, 5):
+            last = min(first + 5, RANGES)
+            rows, ran = run_part(prepared, PARTS, X.numpy(), first, last, 1 << 30, variant)
+            assert ran == variant
+            low, high = PARTS.bounds[first], PARTS.bounds[last]
+            assert np.array_equal(rows.numpy(), whole[low:high]), (variant, first)
+
+
+def test_an_interrupted_model_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    layers, out = [layer("rgcn"), layer("rgcn")], tmp_path / "out.npy"
+    model = [layers[0], torch.relu, layers[1]]
+    variant = "dst/b1024"
+    wanted = in_memory(layers[0], X, variant)
+    wanted = in_memory(layers[1], torch.from_numpy(wanted).relu(), variant)
+    given = model, PARTS, X, out
+    write, written = RowWriter.write, list[str]()
+
+    def failing(writer: RowWriter, first: int, rows: Tensor) -> str:
+        if written.count("1.npy") == 2:
+            raise PartitionError("no space left")
+        written.append(writer.path.name)
+        return write(writer, first, rows)
+
+    monkeypatch.setattr(RowWriter, "write", failing)
+    with pytest.raises(PartitionError, match="no space"):
+        run_partitions(*given, memory=MEMORY, variant=variant)
+    assert not out.exists()
+    work, units = tmp_path / "out.npy.work", len(written) - 2
+    lines = (work / "journal.jsonl").read_text().splitlines()
+    assert len(lines) - 1 == units + 2 > 5
+    # A line that was cut off, and rows that are not those of the journal, do not count.
+    (work / "journal.jsonl").write_text("\n".join(lines) + '\n{"layer": 1, "first')
+    rows = np.load(work / "0.npy", mmap_mode="r+")
+    rows[json.loads(lines[1])["first"]] += 1
+    rows.flush()
+    monkeypatch.setattr(RowWriter, "write", lambda *given: (written.append(""), write(*given))[1])
+    seen = list[tuple[int, int]]()
+    found = run_partitions(
+        *given, memory=MEMORY, variant=variant, progress=lambda *at: seen.append(at)
+    )
+    assert np.array_equal(found, wanted)
+    assert written.count("") == 1 + units - 2
+    assert seen[-1] == (2 * GRAPH.num_edges, 2 * GRAPH.num_edges)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.npy"]
+
+
+def test_what_cannot_run_in_parts_is_refused(tmp_path):
+    out, compiled = tmp_path / "out.npy", layer("rgcn")
+    with pytest.raises(MemoryLimitError, match="give more memory"):
+        run_partitions(compiled, PARTS, X, out, memory=50_000)
+    with pytest.raises(InputError, match="499 rows of features, and 500 nodes"):
+        run_partitions(compiled, PARTS, X[1:], out, memory=MEMORY)
+    with pytest.raises(InputError, match=r"hetune\.compile"):
+        run_partitions([compiled.module], PARTS, X, out, memory=MEMORY)
+    with (
+        Journal(out.with_name("out.npy.work") / "journal.jsonl", {}),
+        pytest.raises(PartitionError, match="another process"),
+    ):
+        run_partitions(compiled, PARTS, X, out, memory=MEMORY)
+    assert not out.exists()
+
+
+def test_a_run_that_was_killed_goes_on(tmp_path):
+    """By kill -9 between the rows of the third part and the note that it is finished."""
+    folder = str(tmp_path)
+    script = f"""
+import os, signal, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import test_run
+from hetune.variants.partition.journal import Journal
+add = Journal.add
+def killing(journal, part):
+    if len(journal.parts) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    add(journal, part)
+Journal.add = killing
+test_run.perform({folder!r})
+"""
+    killed = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    journal = (tmp_path / "out.npy.work" / "journal.jsonl").read_text()
+    assert len(journal.splitlines()) == 3
+    assert not (tmp_path / "out.npy").exists()
+    done = list[int]()
+    found = perform(folder, lambda now, total: done.append(now))
+    assert np.array_equal(found, in_memory(layer("rgcn"), X, "dst/b1024"))
+    first_two = [json.loads(line) for line in journal.splitlines()[1:]]
+    assert done[0] == PARTS.starts[np.searchsorted(PARTS.bounds, first_two[0]["last"])]
+
+
+def perform(folder: str, progress: Progress | None = None) -> np.ndarray:
+    """A run that takes several parts."""
+    out, options = Path(folder, "out.npy"), {"memory": MEMORY, "progress": progress}
+    return run_partitions(layer("rgcn"), PARTS, X, out, variant="dst/b1024", **options)
+
+
+def test_a_full_disk_is_told_before_anything_is_computed(tmp_path):
+    """The limit on a file's size stands for it: the system refuses the space."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(PartitionError, match="free some space and run it again"):
+            perform(str(tmp_path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.npy.work"]
+    assert len((tmp_path / "out.npy.work" / "journal.jsonl").read_text().splitlines()) == 1

@@ -1,0 +1,64 @@
+"""What batches of triples have to be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from hetune.variants.errors import InputError
+
+_INTEGERS = (torch.int64, torch.int32)
+
+
+def check_triples(heads: Tensor, rels: Tensor, tails: Tensor) -> None:
+    """Refuses what is no batch of triples.
+
+    Raises:
+        InputError: They are no integers, or not as many.
+    """
+    for name, ids in (("heads", heads), ("rels", rels), ("tails", tails)):
+        if not isinstance(ids, Tensor) or ids.dtype not in _INTEGERS or ids.dim() != 1:
+            raise InputError(f"{name} are no integers [B]: give a tensor of int64 or int32")
+    if not len(heads) == len(rels) == len(tails):
+        raise InputError(
+            f"there are {len(heads)} heads, {len(rels)} rels and {len(tails)} tails: give one of "
+            "each for a triple"
+        )
+
+
+def check_negatives(negatives: Tensor, num_triples: int, side: str) -> None:
+    """Refuses what are no negatives of a batch.
+
+    Raises:
+        InputError: They are no integers [B, K] or [chunks, K], or take no side.
+    """
+    if side not in ("head", "tail"):
+        raise InputError(f"side={side!r}: take 'head' or 'tail'")
+    if negatives.dtype not in _INTEGERS or negatives.dim() != 2:
+        raise InputError("negatives are no integers [B, K]: give a tensor of int64 or int32")
+    if num_triples % max(len(negatives), 1):
+        raise InputError(
+            f"{num_triples} triples are no {len(negatives)} chunks: give a row of negatives for "
+            "each triple, or for each of some chunks of equal size"
+        )
+
+
+def check_ids(triples: Sequence[Tensor], num_entities: int, num_relations: int | None) -> None:
+    """Refuses triples of entities or relations that there are not; None allows any relation.
+
+    Raises:
+        InputError: Says which, and where.
+    """
+    kinds = ("heads", "entities"), ("rels", "relations"), ("tails", "entities")
+    counts = num_entities, num_relations, num_entities
+    for ids, (name, kind), count in zip(triples, kinds, counts, strict=True):
+        if count is None:
+            continue
+        wrong = ((ids < 0) | (ids >= count)).nonzero()
+        if len(wrong):
+            at = int(wrong[0])
+            raise InputError(
+                f"{name}[{at}] is {int(ids[at])}: there are {count} {kind}, numbered from 0"
+            )

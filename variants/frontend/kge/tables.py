@@ -1,0 +1,127 @@
+"""Which tables a score function's arguments are rows of."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from inspect import Signature
+from typing import Any
+
+from torch import Tensor
+
+from hetune.variants.errors import InputError
+from hetune.variants.frontend.kge.layer import RowPlace, ScoreArgument
+
+Tables = Tensor | tuple[Tensor, ...]
+"""One, or several for a tuple of rows."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreTables:
+    """The tables of a call.
+
+    Attributes:
+        arguments: Of the score function.
+        entities: [N, *row shape] by name.
+        weights: The other tables: [R, *row shape] of relations, or shared.
+        options: The function's arguments that are no tensors.
+    """
+
+    arguments: tuple[ScoreArgument, ...]
+    entities: Mapping[str, Tensor]
+    weights: Mapping[str, Tensor]
+    options: Mapping[str, Any]
+
+    @property
+    def num_entities(self) -> int:
+        """N."""
+        return len(next(iter(self.entities.values())))
+
+    @property
+    def num_relations(self) -> int | None:
+        """R; None without tables of relations."""
+        names = [
+            name
+            for argument in self.arguments
+            if argument.place is RowPlace.RELATION
+            for name in argument.names
+        ]
+        return len(self.weights[names[0]]) if names else None
+
+    @property
+    def kind(self) -> Hashable:
+        """Equal for tables that one program is for, whatever their numbers."""
+        rows = tuple((name, table.shape[1:]) for name, table in self.entities.items())
+        kinds = tuple((name, w.shape, w.dtype, w.device) for name, w in self.weights.items())
+        return self.arguments, rows, kinds, tuple(self.options.items())
+
+
+def bound_tables(
+    signature: Signature,
+    shared: frozenset[str],
+    entity: Tables,
+    tail: Tables | None,
+    given: Mapping[str, Any],
+) -> ScoreTables:
+    """The tables that a call gives for a function's arguments.
+
+    Args:
+        signature: Of the function.
+        shared: Arguments that are the same for all triples.
+        entity: Of heads, and of tails unless these have others.
+        tail: Of tails, if so.
+        given: For the other arguments, by name.
+
+    Raises:
+        InputError: One is missing or unknown, or has another number of rows.
+    """
+    head, relation, last, *others = signature.parameters
+    if unknown := [name for name in given if name not in (relation, *others)]:
+        raise InputError(f"there is no argument {unknown[0]!r}: give {', '.join(others) or 'none'}")
+    for name in (relation, *others):
+        if name not in given and signature.parameters[name].default is Signature.empty:
+            raise InputError(f"{name} is missing: give a table of relations [R, *row shape]")
+    of_tails = ("entity", entity) if tail is None else ("tail", tail)
+    rows = [
+        (head, RowPlace.HEAD, "entity", entity),
+        (relation, RowPlace.RELATION, relation, given.get(relation)),
+        (last, RowPlace.TAIL, *of_tails),
+    ]
+    options = {}
+    for name in others:
+        if _is_tables(value := given.get(name)):
+            place = RowPlace.SHARED if name in shared else RowPlace.RELATION
+            rows.append((name, place, name, value))
+        elif name in given:
+            options[name] = value
+    arguments, named = [], dict[RowPlace, dict[str, Tensor]]()
+    for parameter, place, name, value in rows:
+        arguments.append(ScoreArgument(parameter, place, _names(name, value)))
+        tensors = (value,) if isinstance(value, Tensor) else value or ()
+        named.setdefault(place, {}).update(zip(arguments[-1].names, tensors, strict=True))
+    entities = {**named[RowPlace.HEAD], **named[RowPlace.TAIL]}
+    _check_rows("entities", entities)
+    _check_rows("relations", named[RowPlace.RELATION])
+    weights = {**named[RowPlace.RELATION], **named.get(RowPlace.SHARED, {})}
+    return ScoreTables(tuple(arguments), entities, weights, options)
+
+
+def _is_tables(value: object) -> bool:
+    if isinstance(value, tuple):
+        return bool(value) and all(isinstance(part, Tensor) for part in value)
+    return isinstance(value, Tensor)
+
+
+def _names(name: str, value: Tables | None) -> str | tuple[str, ...] | None:
+    if isinstance(value, tuple):
+        return tuple(f"{name}_{i}" for i in range(len(value)))
+    return None if value is None else name
+
+
+def _check_rows(what: str, tables: Mapping[str, Tensor]) -> None:
+    for name, table in tables.items():
+        if not isinstance(table, Tensor) or not table.dim():
+            raise InputError(f"{name} is no table: give a tensor [{what}, *row shape]")
+    if len({len(table) for table in tables.values()}) > 1:
+        counts = ", ".join(f"{name} {len(table)}" for name, table in tables.items())
+        raise InputError(f"tables have rows of as many {what} each, not {counts}")

@@ -1,0 +1,125 @@
+"""Calls of score functions: a batch of triples, and tables of entities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hetune.variants.errors import GraphError
+from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported
+from hetune.variants.frontend.call import Call
+from hetune.variants.frontend.calls import feature_refusal
+from hetune.variants.frontend.kge.batch import check_ids
+from hetune.variants.frontend.kge.layer import ScoreLayer
+from hetune.variants.frontend.kge.trace import trace_score
+from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.graph.edge_batch import EdgeBatch
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.program.limitation import limitation
+
+
+class ScoreCall(Call):
+    """A call of a score function.
+
+    Args:
+        adapter: Of the layer.
+        triples: Integers [B] each: heads, relations and tails.
+        entities: A table [N, *row shape] by the program's names.
+        num_entities: N.
+    """
+
+    __slots__ = ("_adapter", "_entities", "_num_entities", "_triples")
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        triples: tuple[Tensor, ...],
+        entities: Mapping[str, Tensor],
+        num_entities: int,
+    ) -> None:
+        self._adapter, self._triples = adapter, triples
+        self._entities, self._num_entities = entities, num_entities
+
+    @property
+    def features(self) -> tuple[Tensor, ...]:
+        """The tables of entities."""
+        return tuple(self._entities.values())
+
+    @property
+    def edges(self) -> object:
+        """The triples."""
+        return self._triples
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """None: each batch is another one."""
+        return ()
+
+    @property
+    def others(self) -> tuple[object, ...]:
+        """The numbers of entities and relations."""
+        return self._num_entities, self._adapter.num_relations
+
+    def graph(self) -> HeteroGraph:
+        """An edge from head to tail for each triple.
+
+        Raises:
+            InputError: There is no entity, or relation, of some number.
+        """
+        heads, rels, tails = self._triples
+        counts = self._num_entities, self._adapter.num_relations
+        try:
+            return EdgeBatch(heads, tails, rels, num_nodes=counts[0], num_etypes=counts[1])
+        except GraphError:
+            check_ids(self._triples, *counts)
+            raise
+
+    def inputs(self, graph: HeteroGraph) -> dict[str, Tensor]:
+        """The tables of entities."""
+        return dict(self._entities)
+
+    def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Tensor:
+        """[B]."""
+        return results[0].reshape(graph.num_edges)
+
+
+def adapt_score(module: ScoreLayer, call: Arguments | None) -> Adapter | Unsupported:
+    """The adapter of a score function for calls like this one.
+
+    Args:
+        module: The layer.
+        call: What it is called with, if it is.
+    """
+    if call is None:
+        return Unsupported("it is traced by its first call", needs_call=True)
+    _, _, _, *entities = call[0]
+    try:
+        traced = trace_score(module, dict(zip(module.entities, entities, strict=True)))
+    except NotTraceable as error:
+        return Unsupported(f"it is no program: {error}")
+    if (reason := limitation(traced.program)) is not None:
+        return Unsupported(reason)
+    relations = [len(module.tables[name]) for name in module.relations]
+    adapter = Adapter(
+        module,
+        traced.program,
+        lambda: traced.weights_of(module.tables),
+        relations[0] if relations else 1,
+    )
+    adapter.read = lambda args, kwargs: _read(module, adapter, args)
+    return adapter
+
+
+def _read(module: ScoreLayer, adapter: Adapter, args: tuple[Any, ...]) -> ScoreCall | Unsupported:
+    heads, rels, tails, *entities = args
+    rows = dict(zip(module.entities, entities, strict=True))
+    for name, table in rows.items():
+        if (reason := feature_refusal(name, table, torch.float32, dims=None)) is not None:
+            return Unsupported(reason)
+    if not module.relations:
+        rels = torch.zeros_like(rels)
+    used = {param.name: rows[param.name] for param in adapter.inputs}
+    return ScoreCall(adapter, (heads, rels, tails), used, len(entities[0]))

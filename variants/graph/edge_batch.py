@@ -1,0 +1,86 @@
+"""Edges that are used once, such as a batch of triples, and their index."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from hetune.variants.graph import index_native
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.index import GraphIndex, RelationStats
+from hetune.variants.graph.state import GraphSlot
+
+
+class EdgeBatch(HeteroGraph):
+    """A graph whose edges are used once: what reads them one by one does so in their own order.
+
+    Nothing that takes time or memory for each node is made for such plans.
+    """
+
+
+class BatchIndex(GraphIndex):
+    """The index of an `EdgeBatch` for plans that read edges and pairs one by one.
+
+    Edges are in the order in which they were given, and pairs are numbered by etype, then node.
+    What goes by nodes, such as `indptr`, is not there, and neither are indexes of some relations.
+    """
+
+    @classmethod
+    def of_batch(cls, graph: HeteroGraph) -> BatchIndex:
+        """The index of a batch, cached on the graph."""
+        return graph.state.of(_INDEXES, None, lambda: cls(graph))
+
+    @property
+    def src_pair_of_edge(self) -> Tensor:
+        """Source pair of each edge, [E]."""
+        return self._pairs(0)[0]
+
+    @property
+    def src_pair_node(self) -> Tensor:
+        """Source of each pair, [PS]."""
+        return self._pairs(0)[1]
+
+    @property
+    def src_pair_etype(self) -> Tensor:
+        """Type of each source pair, [PS], non-decreasing."""
+        return self._pairs(0)[2]
+
+    @property
+    def dst_pair_of_edge(self) -> Tensor:
+        """Destination pair of each edge, [E]."""
+        return self._pairs(1)[0]
+
+    @property
+    def dst_pair_node(self) -> Tensor:
+        """Destination of each pair, [PD]."""
+        return self._pairs(1)[1]
+
+    @property
+    def dst_pair_etype(self) -> Tensor:
+        """Type of each destination pair, [PD], non-decreasing."""
+        return self._pairs(1)[2]
+
+    @property
+    def num_dst_pairs(self) -> int:
+        """PD."""
+        return self.dst_pair_node.numel()
+
+    @property
+    def relation_stats(self) -> RelationStats:
+        """Edges and distinct pairs per relation."""
+
+        def build() -> RelationStats:
+            pairs = map(self.rows_per_relation, (self.src_pair_etype, self.dst_pair_etype))
+            return RelationStats(self.edges_per_relation, *pairs)
+
+        return self.step("relation_stats", build)
+
+    def _pairs(self, end: int) -> tuple[Tensor, ...]:
+        given = self._edges[end], self._edges[2], self.num_ids, self.num_etypes
+        return self.step(f"pairs({end})", lambda: index_native.pairs(*given))
+
+    def _column(self, name: str) -> Tensor:
+        return self._edges[_COLUMNS.index(name)] if name in _COLUMNS else self.position
+
+
+_COLUMNS = ("src", "dst", "etype")
+_INDEXES = GraphSlot[None, BatchIndex]()

@@ -1,0 +1,81 @@
+"""Parts of a graph: all edges into some of its nodes, and the nodes that they join."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hetune.variants.graph.hetero import HeteroGraph
+
+__all__ = ["GraphPart", "part_of"]
+
+_SORTING = 16
+"""How many times as long it takes to sort an edge's source as to mark a node: a rough guess.
+
+It decides only what numbering costs, and not its result.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPart:
+    """All edges into some nodes, and all nodes that they join.
+
+    Attributes:
+        graph: The edges, with the whole graph's types; its nodes are `nodes`, in this order.
+        nodes: Ids in the whole graph, ascending, int64.
+        needed: Ids of the nodes whose edges these are, ascending, int64; among `nodes`.
+    """
+
+    graph: HeteroGraph
+    nodes: np.ndarray
+    needed: np.ndarray
+
+
+def part_of(
+    whole: HeteroGraph,
+    node_offsets: Sequence[int],
+    needed: np.ndarray,
+    src: np.ndarray,
+    dst: np.ndarray,
+    etype: np.ndarray,
+) -> GraphPart:
+    """The part of all edges into some nodes; edges keep their order.
+
+    Args:
+        whole: A graph with the types of the whole one; its nodes and edges do not matter.
+        node_offsets: First node of each type of the whole graph, and N: length T + 1.
+        needed: The nodes, ascending, int64.
+        src: Source of each edge into them, ids in the whole graph [E].
+        dst: Destination, [E].
+        etype: Type, [E].
+    """
+    nodes, number = _numbered(needed, src, node_offsets[-1])
+    graph = whole.with_columns(
+        number(src),
+        number(dst),
+        np.array(etype, np.int32),
+        np.repeat(
+            np.arange(whole.num_ntypes, dtype=np.int32),
+            np.diff(np.searchsorted(nodes, node_offsets)),
+        ),
+        canonical_etypes=whole.canonical_etypes if whole.is_resolved else None,
+    )
+    return GraphPart(graph, nodes, needed)
+
+
+def _numbered(
+    needed: np.ndarray, src: np.ndarray, num_nodes: int
+) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+    """All nodes that are named, ascending, and what numbers them: few are sorted, many marked."""
+    if len(src) * _SORTING < num_nodes:
+        few = np.union1d(needed, src).astype(np.int64)
+        return few, lambda ids: np.searchsorted(few, ids).astype(np.int32)
+    is_named = np.zeros(num_nodes, bool)
+    is_named[needed] = True
+    is_named[src] = True
+    nodes = np.flatnonzero(is_named)
+    numbers = np.empty(num_nodes, np.int32)
+    numbers[nodes] = np.arange(len(nodes), dtype=np.int32)
+    return nodes, lambda ids: numbers[ids]

@@ -1,0 +1,1 @@
+"""Layers on graphs by ranges of nodes: larger than memory, or on several machines."""

@@ -1,0 +1,150 @@
+"""Edges of files in chunks: a file's edges are never held all at once."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hetune.variants.errors import GraphFileError
+from hetune.variants.graph.loaders.columns import usual_places, usual_roles
+from hetune.variants.graph.loaders.file_errors import check_file, reading
+from hetune.variants.partition.partitions import RangeEdges
+
+CHUNK = 1 << 20
+"""Edges that are read at once."""
+ENDINGS = (".npz", ".npy", ".parquet", ".csv", ".tsv", ".txt")
+_TYPE_NAMES = ("ntype_names", "etype_names", "canonical_etypes")
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeFile:
+    """A file of edges whose nodes and edge types are integers.
+
+    `.npz` as `hetune.load` reads it; `.npy` of shape [2, E] (sources, destinations) or [3, E] (and
+    edge types); `.parquet` and `.csv` with columns `src`, `dst` and perhaps `etype`; `.tsv` and
+    `.txt` with two columns, or with the edge type between the ends.
+
+    Attributes:
+        path: The file.
+        node_counts: Nodes of each type, where it says so.
+        names: Names of types, as `HeteroGraph` takes them, where it has any.
+
+    Raises:
+        GraphFileError: It cannot be read.
+    """
+
+    path: Path
+    node_counts: tuple[int, ...] | None = field(init=False, default=None)
+    names: dict[str, Any] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_file(self.path)
+        if self.path.suffix not in ENDINGS:
+            raise GraphFileError(
+                f"{self.path} is not read in parts: convert it to one of {', '.join(ENDINGS)}"
+            )
+        if self.path.suffix == ".npz":
+            with reading(self.path, "an .npz graph"), np.load(self.path) as archive:
+                names = {name: archive[name].tolist() for name in _TYPE_NAMES if name in archive}
+                self.names.update(names)
+                if "ntype" in archive:
+                    object.__setattr__(self, "node_counts", self._node_counts())
+
+    def chunks(self) -> Iterator[RangeEdges]:
+        """The edges in the file's order, int64; types are 0 where it has none.
+
+        Raises:
+            GraphFileError: It cannot be read, or has an id that is no number from 0.
+        """
+        kind = {".npz": _npz_chunks, ".npy": _npy_chunks, ".parquet": _parquet_chunks}
+        with reading(self.path, f"edges in an {self.path.suffix} file"):
+            for found in kind.get(self.path.suffix, _text_chunks)(self.path):
+                ids = [np.asarray(column).astype(np.int64, casting="safe") for column in found]
+                if len(ids) == 2:
+                    ids.append(np.zeros(len(ids[0]), np.int64))
+                for name, column in zip(RangeEdges._fields, ids, strict=True):
+                    if len(column) and column.min() < 0:
+                        raise GraphFileError(f"{self.path} has the {name} {column.min()}")
+                yield RangeEdges(*ids)
+
+    def _node_counts(self) -> tuple[int, ...]:
+        counts, last = np.zeros(len(self.names.get("ntype_names", ())), np.int64), 0
+        with zipfile.ZipFile(self.path) as archive:
+            for ids in _member(archive, "ntype"):
+                if len(ids) and (ids[0] < last or (np.diff(ids) < 0).any()):
+                    raise GraphFileError(f"{self.path}: ntype descends: number nodes type by type")
+                last = ids[-1] if len(ids) else last
+                found = np.bincount(ids, minlength=len(counts))
+                counts = np.pad(counts, (0, len(found) - len(counts))) + found
+        return tuple(counts.tolist())
+
+
+def _npy_chunks(path: Path) -> Iterator[tuple[np.ndarray, ...]]:
+    edges = np.load(path, mmap_mode="r", allow_pickle=False)
+    if edges.ndim != 2 or edges.shape[0] not in (2, 3):
+        raise GraphFileError(f"{path} has the shape {list(edges.shape)}: give [2, E] or [3, E]")
+    for first in range(0, edges.shape[1], CHUNK):
+        yield tuple(edges[:, first : first + CHUNK])
+
+
+def _npz_chunks(path: Path) -> Iterator[tuple[np.ndarray, ...]]:
+    with zipfile.ZipFile(path) as archive:
+        there = set(archive.namelist())
+        names = [name for name in RangeEdges._fields if f"{name}.npy" in there]
+        yield from zip(*(_member(archive, name) for name in names), strict=True)
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> Iterator[np.ndarray]:
+    """A flat array of an `.npz` file, in chunks."""
+    with archive.open(f"{name}.npy") as member:
+        is_first = np.lib.format.read_magic(member) == (1, 0)
+        formats = np.lib.format
+        read = formats.read_array_header_1_0 if is_first else formats.read_array_header_2_0
+        (count,), _, dtype = read(member)
+        for first in range(0, count, CHUNK):
+            wanted = min(CHUNK, count - first)
+            yield np.frombuffer(member.read(wanted * dtype.itemsize), dtype, wanted)
+
+
+def _parquet_chunks(path: Path) -> Iterator[tuple[np.ndarray, ...]]:
+    import pyarrow.parquet  # seldom needed
+
+    with pyarrow.parquet.ParquetFile(path) as file:
+        columns = _columns(path, file.schema_arrow.names)
+        for batch in file.iter_batches(CHUNK, columns=columns):
+            yield tuple(batch.column(name).to_numpy() for name in columns)
+
+
+def _text_chunks(path: Path) -> Iterator[tuple[np.ndarray, ...]]:
+    import pyarrow.csv  # seldom needed
+
+    with path.open("rb") as file:
+        line = file.readline()
+    is_csv = path.suffix == ".csv"
+    delimiter = "," if is_csv else "\t" if b"\t" in line else " "
+    names = usual_roles(len(line.split(delimiter.encode())))
+    reader = pyarrow.csv.open_csv(
+        path,
+        read_options=pyarrow.csv.ReadOptions(
+            column_names=None if is_csv else names, block_size=CHUNK << 4
+        ),
+        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter),
+    )
+    with reader:
+        columns = _columns(path, reader.schema.names)
+        for batch in reader:
+            yield tuple(batch.column(name).to_numpy() for name in columns)
+
+
+def _columns(path: Path, names: list[str]) -> list[str]:
+    """The columns of `RangeEdges`, by their names."""
+    places = usual_places(names)
+    for name in ("src", "dst"):
+        if name not in places:
+            raise GraphFileError(f"{path} has no column {name!r}, only {names}: rename one")
+    return [names[places[role]] for role in RangeEdges._fields if role in places]

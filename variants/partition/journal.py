@@ -1,0 +1,111 @@
+"""Which parts of a run are finished: a line each, written when the disk has their rows."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from hetune.variants.errors import PartitionError
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedPart:
+    """A part of a layer's rows that is written.
+
+    Attributes:
+        layer: Number of the layer.
+        first: Its first node.
+        last: The node after its last one.
+        digest: Of its rows.
+        variant: What computed them.
+    """
+
+    layer: int
+    first: int
+    last: int
+    digest: str
+    variant: str
+
+
+class Journal:
+    """The finished parts of a run, in a file that one process at a time may have.
+
+    A line that was cut off by a crash does not count, nor does anything after it.
+
+    Args:
+        path: The file.
+        run: What is run, as JSON: the parts of another run do not count.
+
+    Attributes:
+        parts: What is finished, in order.
+
+    Raises:
+        PartitionError: Another process has it, or it cannot be written.
+    """
+
+    def __init__(self, path: Path, run: dict[str, Any]) -> None:
+        self.path = path
+        try:
+            self._file = path.open("a+b")
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._file.close()
+            raise PartitionError(f"{path.parent} is in use by another process: wait") from error
+        except OSError as error:
+            raise self._failure(error) from error
+        self._file.seek(0)
+        header = self._line(run)
+        first, *lines = self._file.read().split(b"\n")[:-1] or [b""]
+        self.parts = _finished(lines) if first + b"\n" == header else []
+        kept = [header, *(self._line(asdict(part)) for part in self.parts)]
+        self._file.seek(0)
+        self._file.truncate()
+        self._append(b"".join(kept))
+
+    def add(self, part: FinishedPart) -> None:
+        """Notes that a part is finished.
+
+        Raises:
+            PartitionError: That cannot be written.
+        """
+        self._append(self._line(asdict(part)))
+        self.parts.append(part)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Lets others have the file."""
+        self._file.close()
+
+    @staticmethod
+    def _line(record: dict[str, Any]) -> bytes:
+        return json.dumps(record, sort_keys=True).encode() + b"\n"
+
+    def _append(self, content: bytes) -> None:
+        try:
+            self._file.write(content)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: OSError) -> PartitionError:
+        return PartitionError(
+            f"cannot write {self.path} ({error.strerror or error}): free some space and run it "
+            "again; what is finished is kept"
+        )
+
+
+def _finished(lines: list[bytes]) -> list[FinishedPart]:
+    found = []
+    for line in lines:
+        try:
+            found.append(FinishedPart(**json.loads(line)))
+        except (ValueError, TypeError):
+            break
+    return found

@@ -1,0 +1,144 @@
+"""Layers that run on parts of a graph, and what they give there."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hetune.variants.errors import InputError, MemoryLimitError
+from hetune.variants.frontend.adapt import adapt
+from hetune.variants.frontend.adapter import Adapter
+from hetune.variants.partition.partitions import Partitions
+from hetune.variants.partition.row_files import digest_of, gathered
+from hetune.variants.program.locality import reads_near_nodes
+from hetune.variants.program.text import show
+from hetune.variants.runtime.compile_layer import compile_layer
+from hetune.variants.runtime.compiled import CompiledLayer
+
+RowFunction: TypeAlias = Callable[[Tensor], Tensor]
+"""Of rows one by one, such as an activation."""
+
+_EDGE_BYTES = 120
+"""Of an edge while its part is read, numbered and indexed."""
+_NODE_BYTES = 5
+"""Of each node of the whole graph while a part's nodes are numbered."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionedLayer:
+    """A layer of a run, and what its rows go through before the next layer.
+
+    Attributes:
+        layer: Compiled to choose for every part.
+        adapter: What it computes.
+        functions: Applied to its rows, in order.
+    """
+
+    layer: CompiledLayer
+    adapter: Adapter
+    functions: tuple[RowFunction, ...]
+
+    def digest(self) -> str:
+        """Of its program, its weights and its functions, in hex."""
+        found = hashlib.blake2b(show(self.adapter.program).encode(), digest_size=16)
+        states = [self.adapter.weights()]
+        for function in self.functions:
+            found.update(getattr(function, "__name__", repr(function)).encode())
+            states += [function.state_dict()] if isinstance(function, nn.Module) else []
+        for state in states:
+            for name, tensor in state.items():
+                found.update(
+                    name.encode() + digest_of(tensor.float().numpy().reshape(1, -1)).encode()
+                )
+        return found.hexdigest()
+
+    def bytes_of(self, edges: int, targets: int, num_nodes: int) -> int:
+        """About what a part needs, with tables of its pairs."""
+        rows = min(edges + targets, num_nodes)
+        width = self.adapter.width + self.adapter.result_width
+        tables = 4 * min(edges, 2 * rows) * self.adapter.result_width
+        return _EDGE_BYTES * edges + 4 * rows * width + tables + _NODE_BYTES * num_nodes
+
+
+def partitioned_layers(
+    model: Sequence[CompiledLayer | RowFunction],
+) -> tuple[PartitionedLayer, ...]:
+    """The layers of a model, each with the functions that follow it.
+
+    Raises:
+        InputError: One is not compiled, or reads more than the edges into its nodes.
+    """
+    found: list[PartitionedLayer] = []
+    for each in model:
+        if not isinstance(each, CompiledLayer):
+            if not found or not callable(each):
+                raise InputError(f"{each!r} is no compiled layer: give it to hetune.compile first")
+            last = found.pop()
+            found.append(PartitionedLayer(last.layer, last.adapter, (*last.functions, each)))
+            continue
+        adapter, name = adapt(each.module, each.vocabulary), type(each.module).__name__
+        if not isinstance(adapter, Adapter):
+            raise InputError(f"{name} does not run in parts: {adapter.reason}")
+        if not reads_near_nodes(adapter.program):
+            raise InputError(
+                f"{name} does not run in parts: it reads more than the edges into a node and "
+                "their sources' rows"
+            )
+        found.append(PartitionedLayer(compile_layer(each, expected_runs=1.0), adapter, ()))
+    if not found:
+        raise InputError("there is no layer: give compiled ones")
+    return tuple(found)
+
+
+def run_part(
+    layer: PartitionedLayer,
+    partitions: Partitions,
+    rows: np.ndarray,
+    first: int,
+    last: int,
+    memory: int,
+    variant: str | None = None,
+) -> tuple[Tensor, str]:
+    """A layer's rows for the nodes of some ranges, and the variant that computed them.
+
+    It depends on nothing else, and changes nothing.
+
+    Args:
+        layer: The layer.
+        partitions: Of the graph.
+        rows: Its input, of all nodes: [N, width].
+        first: The first range.
+        last: The range after the last one.
+        memory: Most bytes to take.
+        variant: Id of the variant to run.
+
+    Returns:
+        Float32 [nodes of the ranges, width], and an id.
+
+    Raises:
+        MemoryLimitError: They do not fit.
+        VariantError: There is no such variant.
+    """
+    part = partitions.part(first, last)
+    graph, targets = part.graph, len(part.needed)
+    width = layer.adapter.width
+    fixed = _EDGE_BYTES * graph.num_edges + 4 * len(part.nodes) * width
+    fixed += _NODE_BYTES * partitions.num_nodes
+    if fixed >= memory:
+        raise MemoryLimitError(
+            f"a part of {graph.num_edges} edges takes {fixed} bytes, and the limit is {memory}"
+        )
+    x = gathered(rows, part.nodes)
+    with torch.no_grad():
+        result = layer.layer(x, graph, variant=variant, memory_limit=memory - fixed)
+        start = int(np.searchsorted(part.nodes, part.needed[0])) if targets else 0
+        result = result[start : start + targets]
+        for function in layer.functions:
+            result = function(result)
+    return result, layer.layer.status().variant or ""

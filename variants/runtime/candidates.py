@@ -1,0 +1,63 @@
+"""Scores of many candidates at one end of edges: as products of rows, or edge by edge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from hetune.variants.passes.pairs import separate
+from hetune.variants.program.nodes import End, Program
+from hetune.variants.runtime.pair_scores import edge_scores, pair_scores
+
+SIDES = {"head": End.SRC, "tail": End.DST}
+"""The ends of the edges that triples are."""
+
+
+class CandidateScores:
+    """Scores candidates by a program whose result is one number of each edge.
+
+    Args:
+        program: A verified one.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._parts = {side: separate(program, end) for side, end in SIDES.items()}
+
+    def of_all(
+        self, values: Mapping[str, Tensor], nodes: Tensor, types: Tensor, side: str
+    ) -> Tensor:
+        """Scores [B, N] of all nodes at a side.
+
+        Args:
+            values: A tensor for each of the program's parameters: see `pair_scores`.
+            nodes: int64 [B], what is at the other side.
+            types: int64 [B].
+            side: "head" or "tail".
+        """
+        parts = self._parts[side]
+        if parts is None:
+            return edge_scores(self._program, values, nodes, types, SIDES[side])
+        return pair_scores(parts, values, nodes, types)
+
+    def has_chunks(self, side: str) -> bool:
+        """Whether rows of candidates meet queries in products and distances, whatever the type."""
+        parts = self._parts[side]
+        return parts is not None and not parts.by_type
+
+    def of_chunks(
+        self,
+        values: Mapping[str, Tensor],
+        nodes: Tensor,
+        types: Tensor,
+        side: str,
+        candidates: Tensor,
+    ) -> Tensor:
+        """Scores [B, K] of candidates [chunks, K] that B / chunks queries in a row share.
+
+        Only where `has_chunks`.
+        """
+        parts = self._parts[side]
+        assert parts is not None
+        return pair_scores(parts, values, nodes, types, candidates)

@@ -1,0 +1,65 @@
+"""Distances of rows in products of matrices, and passes over matrices while they are in caches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+_NEAR = 0.02
+"""Squared distances below this part of the squared lengths are computed from differences: in
+products they would lose digits."""
+_IN_CACHE = 1 << 17
+"""Numbers that several passes go over."""
+_AT_ONCE = 1 << 20
+"""Elements of differences that there are at a time."""
+
+
+def row_blocks(tensors: Iterable[Tensor], shape: Sequence[int]) -> Iterator[slice]:
+    """Blocks of rows of matrices [..., B, count] for elementwise passes.
+
+    Args:
+        tensors: What is read. Where one needs a gradient, or is not on the CPU, all rows are one
+            block, ``slice(None)``.
+        shape: Of the matrices.
+    """
+    whole = any(
+        x.device.type != "cpu" or (x.requires_grad and torch.is_grad_enabled()) for x in tensors
+    )
+    *_, rows, _ = shape
+    size = _IN_CACHE * rows // max(torch.Size(shape).numel(), 1)
+    if whole or size >= rows:
+        yield slice(None)
+        return
+    step = max(size, 1)
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows))
+
+
+def squared_distances(rows: Tensor, keys: Tensor) -> Tensor:
+    """Squared Euclidean distances [..., B, count] of [..., B, width] and [..., count, width].
+
+    ``|a|^2 - 2 a.b + |b|^2``, but for near rows, where that has a large relative error.
+    """
+    of_rows, of_keys = rows.square().sum(-1).unsqueeze(-1), keys.square().sum(-1).unsqueeze(-2)
+    add_product = torch.addmm if rows.dim() == 2 else torch.baddbmm
+    found = add_product(of_keys, rows, keys.mT, alpha=-2)
+    for block in row_blocks((rows, keys), found.shape):
+        part, own = found[..., block, :], of_rows[..., block, :]
+        part += own
+        least = (part.detach() - of_keys.detach() * _NEAR).amin(-1, keepdim=True)
+        if not (least < own * _NEAR).any():
+            continue
+        near = (part < (own + of_keys) * _NEAR).nonzero()
+        for at in torch.split(near, max(1, _AT_ONCE // rows.shape[-1])):
+            *chunk, row, key = at.unbind(-1)
+            difference = rows[..., block, :][(*chunk, row)] - keys[(*chunk, key)]
+            part[(*chunk, row, key)] = difference.square().sum(-1)
+    return found
+
+
+def root(squares: Tensor) -> Tensor:
+    """The square root, whose gradient at 0 is 0, as that of a norm."""
+    is_positive = squares > 0
+    return torch.where(is_positive, squares, 1.0).sqrt() * is_positive

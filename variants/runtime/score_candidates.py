@@ -1,0 +1,101 @@
+"""Score functions that score many candidates at once, where they can without an edge for each."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hetune.variants.errors import InputError
+from hetune.variants.frontend.kge.batch import check_ids, check_triples
+from hetune.variants.frontend.kge.layer import ScoreLayer, ScoreOfRows
+from hetune.variants.frontend.kge.tables import ScoreTables
+from hetune.variants.frontend.kge.trace import TracedScore, trace_score
+from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.runtime.candidates import SIDES, CandidateScores
+from hetune.variants.runtime.score_model import ScoreModel
+
+_TRIPLES_AT_ONCE = 1 << 16
+"""That a function which is no program scores."""
+
+
+class ScoreCandidates:
+    """A score function with tables of one kind.
+
+    Args:
+        function: Of one triple's rows.
+        given: Tables; others of their kind are given later.
+    """
+
+    def __init__(self, function: ScoreOfRows, given: ScoreTables) -> None:
+        self._function = function
+        self._traced: TracedScore | None = None
+        try:
+            self._traced = trace_score(self._layer(given), given.entities)
+            self._scores = CandidateScores(self._traced.program)
+        except NotTraceable as error:
+            self._reason = str(error)
+
+    @property
+    def is_program(self) -> bool:
+        """Whether it is; else all scores are computed by an edge for each."""
+        return self._traced is not None
+
+    def all(self, given: ScoreTables, nodes: Tensor, rels: Tensor, side: str) -> Tensor:
+        """Scores [B, N] of all entities at a side.
+
+        Raises:
+            InputError: There is no such side, entity or relation.
+        """
+        check_triples(nodes, rels, nodes)
+        if side not in SIDES:
+            raise InputError(f"side={side!r}: take 'head' or 'tail'")
+        nodes, rels, count = nodes.long(), rels.long(), given.num_entities
+        ends = (nodes, nodes[:0]) if side == "tail" else (nodes[:0], nodes)
+        check_ids((ends[0], rels, ends[1]), count, given.num_relations)
+        if self._traced is not None:
+            values = {**given.entities, **self._traced.weights_of(given.weights)}
+            return self._scores.of_all(values, nodes, rels, side)
+        layer, everyone = self._layer(given), torch.arange(count, device=nodes.device)
+        parts = []
+        for rows in torch.split(torch.arange(len(nodes)), max(1, _TRIPLES_AT_ONCE // count)):
+            fixed = nodes[rows].repeat_interleave(count)
+            heads, tails = (fixed, everyone.repeat(len(rows)))[:: 1 if side == "tail" else -1]
+            types = rels[rows].repeat_interleave(count)
+            parts.append(layer(heads, types, tails, *given.entities.values()).view(-1, count))
+        return torch.cat(parts)
+
+    def chunks(
+        self, given: ScoreTables, triples: tuple[Tensor, Tensor, Tensor], side: str, others: Tensor
+    ) -> Tensor | None:
+        """Scores [B, K] of negatives [chunks, K] for chunks of triples.
+
+        None where rows of triples and negatives do not meet in products and distances alone.
+
+        Raises:
+            InputError: There is no such entity or relation.
+        """
+        if self._traced is None or not self._scores.has_chunks(side):
+            return None
+        heads, rels, tails = (ids.long() for ids in triples)
+        check_ids((heads, rels, tails), given.num_entities, given.num_relations)
+        flat, none = others.flatten(), others.new_empty(0)
+        ends = (none, flat) if side == "tail" else (flat, none)
+        check_ids((ends[0], none, ends[1]), given.num_entities, given.num_relations)
+        values = {**given.entities, **self._traced.weights_of(given.weights)}
+        nodes = heads if side == "tail" else tails
+        return self._scores.of_chunks(values, nodes, rels, side, others.long())
+
+    def model(self, given: ScoreTables) -> ScoreModel:
+        """The function with its tables, which may be written to a file.
+
+        Raises:
+            InputError: The function is no program.
+        """
+        if self._traced is None:
+            raise InputError(f"the function is no program: {self._reason}")
+        program = self._traced.program
+        values = {**given.entities, **self._traced.weights_of(given.weights)}
+        return ScoreModel(program, {p.name: values[p.name].detach() for p in program.params})
+
+    def _layer(self, given: ScoreTables) -> ScoreLayer:
+        return ScoreLayer(self._function, given.arguments, given.weights, given.options)
