@@ -10,6 +10,7 @@ from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.graph.edge_batch import BatchIndex, EdgeBatch
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.index import GraphIndex
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.interpret import interpret
 from hetune.variants.program.text import parse
@@ -53,6 +54,9 @@ def test_pairs_are_those_of_the_edges_in_their_own_order(end, count):
     keys = etype.astype(np.int64) * graph.num_nodes + node
     assert np.all(np.diff(keys) > 0)
     assert getattr(index, f"num_{end}_pairs") == len(node)
+    stats, expected = index.relation_stats, GraphIndex.of(graph).relation_stats
+    for name in ("edges", "src_pairs", "dst_pairs"):
+        assert np.array_equal(getattr(stats, name), getattr(expected, name))
     assert torch.equal(index.edge_id, torch.arange(count, dtype=torch.int32))
 
 

@@ -7,8 +7,7 @@ import torch
 
 from hetune.variants.frontend.homogeneous import gcn, gin, sage
 from hetune.variants.frontend.trace import constant, edge, node, shared
-from hetune.variants.passes.backward import backward, worth_saving
-from hetune.variants.program.interpret import interpret_all
+from hetune.variants.passes.backward import backward
 from hetune.variants.program.nodes import End, Map, Reduce, Softmax, Space
 from hetune.variants.program.text import parse, show
 from hetune.variants.program.verify import verify
@@ -88,36 +87,6 @@ def test_how_many_stages(name, wanted, kinds):
     stages = backward(LAYERS[name], wanted.split()).stages
     found = ("R" if s.is_reversed else "W" if s.is_weights else "G" for s in stages)
     assert "".join(found) == kinds
-
-
-@pytest.mark.parametrize("name", ["rgat, 2 heads", "hgt, 2 heads"])
-def test_saved_values_are_not_computed_again(name):
-    program, graph = LAYERS[name], AWKWARD["source hub"]()
-    values = random_parameters(program, graph)
-    (shares,) = [let.name for let in program.lets if isinstance(let.op, Softmax)]
-    saved = interpret_all(program, values, graph, wanted={shares})
-    grads = result_gradients(program, values, graph, {})
-    wanted = [param.name for param in program.params]
-    found = backward(program, wanted, saved)
-    lets = [let for stage in found.stages for let in stage.program.lets]
-    assert not any(isinstance(let.op, Softmax) for let in lets)
-    want = autograd_gradients(program, values, grads, graph, {}, wanted)
-    have = staged_gradients(found, {**values, **grads, **saved}, graph, {})
-    torch.testing.assert_close(have, want, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize(
-    ("name", "saved"),
-    [
-        ("rgcn mean", ()),
-        ("rgat, 2 heads", ("add", "softmax")),
-        ("extremes", ("prod", "prod2", "mul3", "add3")),
-    ],
-)
-def test_what_is_worth_saving(name, saved):
-    """Scores and shares; no largest and least rows, which are looked for among others."""
-    program = LAYERS[name]
-    assert worth_saving(program, [param.name for param in program.params]) == saved
 
 
 def test_the_mean_of_heads_makes_no_rows_of_heads():

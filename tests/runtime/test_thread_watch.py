@@ -156,6 +156,15 @@ def test_each_graph_has_threads_of_its_own(fast, x, graph, machine):
     assert machine.used == [2]
 
 
+def test_new_graphs_of_a_size_learn_from_each_other(x, graph, machine, no_grad):
+    fast = compile_layer(nn.RGCN(8, 8, 3), dynamic=True)
+    with using_threads(2):
+        for _ in range(2 * RUNS + 1):
+            fast(x, graph.unindexed())
+    assert machine.used[0] == 2
+    assert machine.used[-1] == 1
+
+
 @pytest.mark.parametrize(
     "threads", [{"count": 1}, {"count": 2, "exactly": True}], ids=["one", "exactly two"]
 )

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import re
 
 import pytest
 import torch
@@ -124,7 +125,7 @@ def test_frozen_parameters_cost_nothing(fast, rgcn, x, graph):
     fast(x, graph).sum().backward()
     assert rgcn.root.grad.any()
     assert rgcn.weight.grad is None
-    assert [*fast._training._runners] == [(False, "root")]
+    assert [*fast._training._runners] == [("root", False)]
     (runner,) = fast._training._runners.values()
     assert runner.reads == ("x",)
 
@@ -275,7 +276,7 @@ def test_calls_that_hetune_cannot_differentiate_run_in_the_module(rgcn, x, edges
         fast(x, graph, out=torch.empty(len(x), 8))
 
 
-def test_what_a_backward_runs_is_explained_and_prepared(fast, x, graph):
+def test_what_a_backward_runs_is_explained_and_prepared(fast, rgcn, x, graph):
     leaf = x.clone().requires_grad_()
     fast.warm(leaf, graph, gradients=True)
     choice = fast.explain(leaf, graph, gradients=True)
@@ -284,7 +285,41 @@ def test_what_a_backward_runs_is_explained_and_prepared(fast, x, graph):
     assert f"backward, stage 1 of 2\n{choice.backward[0].id}: " in str(choice)
     fast(leaf, graph).sum().backward()
     assert runner.stages[0]._runs.last.id == choice.backward[0].id
+    assert choice.held == {"x": x.nbytes, "w": rgcn.weight.nbytes, "root": rgcn.root.nbytes}
+    assert "\nkept for the backward: x, w, root (" in str(choice)
+    assert choice.computed_again == ("count", "reciprocal", "share")
     assert fast.explain(x, graph).backward == ()
     fast.module.register_full_backward_hook(lambda *_: None)
     with pytest.raises(hetune.errors.VariantError, match="it has hooks for the backward"):
         fast.explain(leaf, graph, gradients=True)
+
+
+def test_a_limit_of_memory_holds_for_forward_and_backward(fast, x, graph):
+    """What stages hand on counts; what does not fit is said before the forward runs."""
+    leaf, handed_on = x.clone().requires_grad_(), {}
+    limit = forward = fast.explain(x, graph).chosen.peak_bytes
+    with torch.no_grad():
+        fast(x, graph, memory_limit=forward)
+    for _ in range(3):
+        try:
+            found = torch.autograd.grad(fast(leaf, graph, memory_limit=limit).sum(), leaf)
+            break
+        except hetune.errors.MemoryLimitError as error:
+            match = re.match(
+                r"stage (\d) of 3 of the backward needs (\d+) bytes, (\d+)", str(error)
+            )
+            handed_on[match[1]], limit = int(match[3]), error.needed
+    assert handed_on["1"] == 0
+    assert handed_on["2"] > 0
+    assert torch.equal(found[0], torch.autograd.grad(fast(leaf, graph).sum(), leaf)[0])
+
+
+def test_backwards_of_models_are_explained_and_prepared(x, edges):
+    model = hetune.compile(randomized(Net()), backend="torch")
+    assert model.warm(x, *edges, gradients=True).keys() == {"first", "second"}
+    choices = model.explain(x, *edges, gradients=True)
+    held = {name: tuple(choice.held) for name, choice in choices.items()}
+    assert held["first"][0] == held["second"][0] == "x"
+    assert all(choice.backward for choice in choices.values())
+    runners = model.compiled_layers["second"]._training._runners
+    assert [wanted[0] for wanted in runners] == ["x"]  # as in a training step

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from hetune.variants.graph import index_native
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.index import GraphIndex
+from hetune.variants.graph.index import GraphIndex, RelationStats
 from hetune.variants.graph.state import GraphSlot
 
 
@@ -63,6 +63,16 @@ class BatchIndex(GraphIndex):
     def num_dst_pairs(self) -> int:
         """PD."""
         return self.dst_pair_node.numel()
+
+    @property
+    def relation_stats(self) -> RelationStats:
+        """Edges and distinct pairs per relation."""
+
+        def build() -> RelationStats:
+            pairs = map(self.rows_per_relation, (self.src_pair_etype, self.dst_pair_etype))
+            return RelationStats(self.edges_per_relation, *pairs)
+
+        return self.step("relation_stats", build)
 
     def _pairs(self, end: int) -> tuple[Tensor, ...]:
         given = self._edges[end], self._edges[2], self.num_ids, self.num_etypes

@@ -75,7 +75,7 @@ class GraphIndex(Steps):
         self.retention.join(self)
         self.num_edges = graph.num_edges
         if relations is not None:
-            self.num_edges = int(self.whole._edges_per_relation[list(relations)].sum())
+            self.num_edges = int(self.whole.edges_per_relation[list(relations)].sum())
 
     @classmethod
     def of(cls, graph: HeteroGraph, relations: tuple[int, ...] | None = None) -> "GraphIndex":
@@ -270,6 +270,12 @@ class GraphIndex(Steps):
     # Of the whole graph.
 
     @property
+    def edges_per_relation(self) -> np.ndarray:
+        """Edges per relation of the whole graph, int64 [R]."""
+        whole = self.whole
+        return whole.step("edges_per_relation", lambda: whole.rows_per_relation(whole._edges[2]))
+
+    @property
     def relation_stats(self) -> RelationStats:
         """Edges and distinct pairs per relation, of the whole graph."""
         whole = self.whole
@@ -281,7 +287,7 @@ class GraphIndex(Steps):
                 whole.rows_per_relation(whole.src_pair_etype),
                 whole.rows_per_relation(whole.dst_pair_etype),
             )
-            return RelationStats(whole._edges_per_relation, *pairs)
+            return RelationStats(whole.edges_per_relation, *pairs)
 
         return whole.step("relation_stats", build)
 
@@ -299,10 +305,6 @@ class GraphIndex(Steps):
     def rows_per_relation(self, etype: torch.Tensor) -> np.ndarray:
         """How many of some rows each relation has, int64 [R]; `etype` is theirs."""
         return torch.bincount(etype, minlength=self.num_etypes).cpu().numpy()
-
-    @property
-    def _edges_per_relation(self) -> np.ndarray:
-        return self.step("edges_per_relation", lambda: self.rows_per_relation(self._edges[2]))
 
     @property
     def _order(self) -> EdgeOrder:

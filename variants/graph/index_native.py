@@ -212,7 +212,7 @@ def node_blocks(
 ) -> NodeBlocks:
     """Cut nodes into ranges of at most `block_nodes` nodes and `work_limit` units of work."""
     nodes = indptr.numel() - 1
-    work = 4 * nodes + int(indptr[-1]) + 2 * int(pair_indptr[-1])
+    work = 4 * nodes + int(indptr.numpy()[-1]) + 2 * int(pair_indptr.numpy()[-1])
     # Of two blocks one after the other, one is full of nodes or both have more than the limit.
     room = min(nodes, nodes // max(block_nodes, 1) + 2 * work // max(work_limit, 1) + 1)
     out, found = _new(2 * room + 1), np.zeros(4, np.int64)

@@ -42,33 +42,27 @@ def gradient_name(result: str) -> str:
     return f"{result}_grad"
 
 
-def differentiate(
-    program: Program, wanted: Collection[str], saved: Collection[str] = ()
-) -> Program:
+def differentiate(program: Program, wanted: Collection[str]) -> Program:
     """The gradients of parameters, from those of the results.
 
     Args:
         program: A verified program.
         wanted: The parameters whose gradients are results, in this order. Where no result depends
             on one, its gradient is 0.
-        saved: Values of the program, rows of nodes or edges, that are given again.
 
     Returns:
-        A program whose parameters are those of `program` that are still read, a feature
-        `gradient_name` for each result, of its type, and a feature for each saved value.
+        A program whose parameters are those of `program` that are still read, and a feature
+        `gradient_name` for each result, of its type.
 
     Raises:
-        ProgramError: A value has no derivative rule, or there is no such parameter or value.
+        ProgramError: A value has no derivative rule, or there is no such parameter.
     """
     results = tuple(dict.fromkeys(program.results))
-    whole = replace(program, results=(*results, *saved))
-    whole = clean(WeightsFirst()(by_columns(whole)))
-    given = {name: Param(name, program.type_of(name), "feature") for name in saved}
-    kept = dict(zip(whole.results[len(results) :], saved, strict=True))
+    whole = clean(WeightsFirst()(by_columns(replace(program, results=results))))
     grads = [_gradient_of(program, name) for name in results]
-    tape = _Gradient((*whole.params, *given.values(), *grads), whole.groups)
-    tape.record(whole, wanted, kept)
-    for name, grad in zip(whole.results, grads, strict=False):
+    tape = _Gradient((*whole.params, *grads), whole.groups)
+    tape.record(whole, wanted)
+    for name, grad in zip(whole.results, grads, strict=True):
         tape.add(tape.renamed[name], grad.name)
     tape.run_back()
     found = tape.finish(whole, tuple(tape.gradient(name) for name in wanted))

@@ -35,17 +35,16 @@ from hetune.variants.program.nodes import (
 class GradientTape(Builder):
     """The values of a program, and what their gradients are made of."""
 
-    def record(self, program: Program, wanted: Collection[str], kept: dict[str, str]) -> None:
-        """Emits the program's values; those that are kept are parameters."""
-        self.renamed = {param.name: param.name for param in program.params} | kept
+    def record(self, program: Program, wanted: Collection[str]) -> None:
+        """Emits the program's values."""
+        self.renamed = {param.name: param.name for param in program.params}
         self._grads: dict[str, list[str]] = {}
         self.pieces: dict[str, list[tuple[int, int, str]]] = {}
         self.recorded: list[Let] = []
         self.active = set(wanted)
         for let in program.lets:
             op = with_operands(let.op, tuple(self.renamed[name] for name in operands(let.op)))
-            name = self.renamed.get(let.name) or self.emit(op, let.name)
-            self.renamed[let.name] = name
+            name = self.renamed[let.name] = self.emit(op, let.name)
             if not self.active.isdisjoint(operands(op)):
                 self.active.add(name)
                 self.recorded.append(Let(name, let.type, op))

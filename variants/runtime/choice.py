@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import SupportsIndex
@@ -29,6 +30,8 @@ class Choice:
         threads: That runs were predicted for.
         scored: What it was chosen from.
         backward: What the stages of its backward would run, where gradients are needed.
+        held: Bytes of the features and weights that are kept for it, by name.
+        computed_again: Values of the forward that the backward computes itself.
     """
 
     id: str
@@ -40,6 +43,8 @@ class Choice:
     threads: int
     scored: Scored = field(repr=False, compare=False)
     backward: tuple[Choice, ...] = field(default=(), repr=False, compare=False)
+    held: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+    computed_again: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -106,6 +111,10 @@ class Choice:
             if candidate.replay_seconds is not None:
                 line += f"  {candidate.replay_seconds * 1e3:17.3f}"
             lines.append(f"{line}  {candidate.peak_bytes / 1e6:7.1f}{mark}")
+        if self.backward:
+            kept = f"{', '.join(self.held) or 'nothing'} ({sum(self.held.values()) / 1e6:.1f} MB)"
+            again = ", ".join(self.computed_again) or "nothing"
+            lines += ["", f"kept for the backward: {kept}; computed again: {again}"]
         for i, stage in enumerate(self.backward, 1):
             lines += ["", f"backward, stage {i} of {len(self.backward)}", str(stage)]
         return "\n".join(lines)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -309,7 +308,7 @@ class CompiledLayer(ModuleWrapper):
         policy = layer._policy.limited(memory_limit)
         choice = layer._runs.choice(layer._promoted, graph, policy)
         runner = layer._training.backward_of(adapter, call, graph) if gradients else None
-        return replace(choice, backward=runner.choices(graph, policy)) if runner else choice
+        return runner.explained(choice, graph, policy) if runner else choice
 
     def warm(
         self,

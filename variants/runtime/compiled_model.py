@@ -157,16 +157,21 @@ class CompiledModel(ModuleWrapper):
                 inside = (*inside, f"{name}.") if isinstance(part, CompiledModel) else inside
         return found
 
-    def explain(self, *args: Any, **kwargs: Any) -> dict[str, Choice]:
+    def explain(self, *args: Any, gradients: bool = False, **kwargs: Any) -> dict[str, Choice]:
         """What the layers would run in a call with these arguments, by name, and why.
 
         The model runs once. Of a layer that is called several times, the last call counts; one
-        that would run uncompiled is left out.
+        that would run uncompiled is left out. With gradients, choices say what backwards would run.
         """
-        return self._visited(CompiledLayer.explain, args, kwargs)
+        visit = partial(CompiledLayer.explain, gradients=gradients)
+        return self._visited(visit, args, kwargs, gradients)
 
     def warm(
-        self, *args: Any, progress: Progress | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        progress: Progress | None = None,
+        gradients: bool = False,
+        **kwargs: Any,
     ) -> dict[str, tuple[str, ...]]:
         """Compiles and indexes all that calls on a graph may need, so that none waits for it.
 
@@ -175,6 +180,7 @@ class CompiledModel(ModuleWrapper):
         Args:
             *args: Of a call.
             progress: As of `CompiledLayer.warm`.
+            gradients: Whether calls are to be differentiated.
             **kwargs: Of a call.
 
         Returns:
@@ -184,10 +190,15 @@ class CompiledModel(ModuleWrapper):
             MemoryLimitError: No variant fits the limit.
             CompileError: A kernel does not compile.
         """
-        return self._visited(partial(CompiledLayer.warm, progress=progress), args, kwargs)
+        visit = partial(CompiledLayer.warm, progress=progress, gradients=gradients)
+        return self._visited(visit, args, kwargs, gradients)
 
     def _visited(
-        self, visit: Callable[..., _Found], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        visit: Callable[..., _Found],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        gradients: bool,
     ) -> dict[str, _Found]:
         """What is found of each layer before it is called, by name; of a whole model as ""."""
         if self._whole is not None:
@@ -207,7 +218,7 @@ class CompiledModel(ModuleWrapper):
             for name, part in parts.items()
         ]
         try:
-            with torch.no_grad():
+            with torch.set_grad_enabled(gradients):  # as layers' inputs need them
                 self(*args, **kwargs)
         finally:
             for hook in hooks:

@@ -196,9 +196,14 @@ class Domain:
             case Space.NTYPE:
                 offsets = np.minimum(self.graph.node_offsets, self.graph.num_targets)
                 return np.diff(offsets).astype(np.int64)
-        stats = self.index(ALL_EDGES).relation_stats
-        pairs = {Space.SRC_PAIR: stats.src_pairs, Space.DST_PAIR: stats.dst_pairs}
-        counts = pairs.get(rows.space, stats.edges)
+        index = self.index(ALL_EDGES)
+        match rows.space:
+            case Space.SRC_PAIR:
+                counts = index.relation_stats.src_pairs
+            case Space.DST_PAIR:
+                counts = index.relation_stats.dst_pairs
+            case _:
+                counts = index.edges_per_relation
         return counts[self.relations[rows.group]] if rows.group else counts
 
     def counts(self, rows: tuple[Rows, ...]) -> NDArray[np.float64]:

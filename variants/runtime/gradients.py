@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from hetune.variants.backends.base import Backend
 from hetune.variants.compiler.pipeline import Compiler
-from hetune.variants.errors import ProgramError
+from hetune.variants.errors import MemoryLimitError, ProgramError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.reverse import reversed_graph
+from hetune.variants.graph.state import GraphSlot
 from hetune.variants.passes.backward import backward, backward_by_edges
 from hetune.variants.passes.edge_gradients import EdgeTerm, Gradient, names_of
 from hetune.variants.passes.stages import Stage
 from hetune.variants.plan.variants import Variant
 from hetune.variants.program.interpret import interpret_results
 from hetune.variants.program.limitation import limitation
-from hetune.variants.program.nodes import End, Program
+from hetune.variants.program.nodes import End, Program, Space, Type, operands
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.choice import Choice
 from hetune.variants.runtime.domain import split_relations
@@ -29,6 +31,8 @@ from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.plan_inputs import weights_of
 from hetune.variants.runtime.warm import Progress, compile_kernels
 
+_Done = TypeVar("_Done")
+_FITTING = GraphSlot[int, int]()
 Rows = Mapping[str, Tensor]
 """Tensors [rows, *row shape] by the names of a program."""
 
@@ -58,6 +62,11 @@ class StageRunner:
     def reads(self) -> tuple[str, ...]:
         """Names of what it is given."""
         return tuple(param.name for param in self._stage.program.params)
+
+    def result_bytes(self, graph: HeteroGraph) -> dict[str, int]:
+        """What its results take."""
+        graph, program = self._graph(graph), self._stage.program
+        return {name: _bytes(program.type_of(name), graph) for name in program.results}
 
     def run(self, graph: HeteroGraph, policy: Policy, values: Rows) -> dict[str, Tensor]:
         """Its results by name.
@@ -133,17 +142,18 @@ class GradientRunner:
     def __init__(
         self, program: Program, wanted: tuple[str, ...], backend: Backend, by_edges: bool = False
     ) -> None:
-        self._wanted, self._results, stages = wanted, *_gradients(program, wanted, by_edges)
+        self._program, self._wanted = program, wanted
+        self._results, stages = _gradients(program, wanted, by_edges)
         self.stages = tuple(StageRunner(stage, backend) for stage in stages)
+        self._again = _computed_again(program, stages)
         read = {name for stage in self.stages for name in stage.reads}
         self.reads = tuple(
             param.name
             for param in program.params
             if param.name in read and param.role != "constant"
         )
-        kept = {name for each in self._results for name in names_of(each)}
-        last_read = {name: i for i, stage in enumerate(self.stages) for name in stage.reads}
-        self._read_until = {name: i for name, i in last_read.items() if name not in kept}
+        self._kept = {name for each in self._results for name in names_of(each)}
+        self._last_read = {name: i for i, stage in enumerate(self.stages) for name in stage.reads}
 
     def run(self, graph: HeteroGraph, policy: Policy, values: Rows) -> dict[str, Tensor]:
         """Gradients by parameter, float32 [rows, *row shape].
@@ -157,28 +167,76 @@ class GradientRunner:
             MemoryLimitError: No variant fits the limit.
             CompileError: A variant does not compile.
         """
-        known, policy = dict(values), in_stages(policy)
+        known = dict(values)
         for i, stage in enumerate(self.stages):
-            known |= stage.run(graph, policy, known)
+            known |= self._within(stage.run, i, graph, policy)(known)
             for name in stage.reads:
-                if self._read_until.get(name) == i:
+                if self._last_read[name] == i and name not in self._kept:
                     del known[name]
         return {
             name: known[result] if isinstance(result, str) else _sum_at_nodes(result, known, graph)
             for name, result in zip(self._wanted, self._results, strict=True)
         }
 
-    def choices(self, graph: HeteroGraph, policy: Policy) -> tuple[Choice, ...]:
-        """What stages would run, and why. See `run`."""
-        policy = in_stages(policy)
-        found = (stage.choice(graph, policy) for stage in self.stages)
+    def check_memory(self, graph: HeteroGraph, policy: Policy) -> None:
+        """Checks that all stages fit the limit, once for a graph.
+
+        Raises:
+            MemoryLimitError: One does not.
+        """
+        if policy.memory_limit is not None:
+            limit, check = policy.memory_limit, lambda: len(self._choices(graph, policy))
+            graph.state.of(_FITTING, limit, check, owner=self)
+
+    def explained(self, choice: Choice, graph: HeteroGraph, policy: Policy) -> Choice:
+        """The choice of a forward with what its backward would run, and why. See `run`."""
+        params = (param for param in self._program.params if param.name in self.reads)
+        held = {param.name: _bytes(param.type, graph) for param in params}
+        backward = self._choices(graph, policy)
+        return replace(choice, backward=backward, held=held, computed_again=self._again)
+
+    def _choices(self, graph: HeteroGraph, policy: Policy) -> tuple[Choice, ...]:
+        found = (
+            self._within(stage.choice, i, graph, policy)() for i, stage in enumerate(self.stages)
+        )
         return tuple(choice for choice in found if choice is not None)
 
     def warm(self, graph: HeteroGraph, policy: Policy, progress: Progress | None = None) -> None:
         """Compiles and indexes what runs on a graph may need. See `run`."""
-        policy = in_stages(policy)
-        for stage in self.stages:
-            stage.warm(graph, policy, progress)
+        for i, stage in enumerate(self.stages):
+            self._within(stage.warm, i, graph, policy)(progress)
+
+    def _within(
+        self, do: Callable[..., _Done], i: int, graph: HeteroGraph, policy: Policy
+    ) -> Callable[..., _Done]:
+        """What a stage does beside what others hold, within the policy's limit."""
+        policy, limit = in_stages(policy), policy.memory_limit
+        if limit is None:
+            return partial(do, graph, policy)
+        held = self._held(i, graph)
+
+        def within(*args: Any) -> _Done:
+            try:
+                return do(graph, policy.limited(limit - held), *args)
+            except MemoryLimitError as error:
+                needed = error.needed + held
+                raise MemoryLimitError(
+                    f"stage {i + 1} of {len(self.stages)} of the backward needs {needed} bytes, "
+                    f"{held} of them for what stages hand on, and the limit is {limit}: raise "
+                    "memory_limit to at least that",
+                    needed,
+                ) from None
+
+        return within
+
+    def _held(self, i: int, graph: HeteroGraph) -> int:
+        """Bytes of what stages before one computed for it, for later ones, or for the caller."""
+        found = {name: n for s in self.stages[:i] for name, n in s.result_bytes(graph).items()}
+        return sum(
+            taken
+            for name, taken in found.items()
+            if self._last_read.get(name, -1) >= i or name in self._kept
+        )
 
 
 def _gradients(
@@ -213,6 +271,27 @@ def gradient_runner(
     if reason is not None and backend.name != "torch":
         return reason
     return runner
+
+
+def _computed_again(program: Program, stages: tuple[Stage, ...]) -> tuple[str, ...]:
+    """The values of a program that stages compute, which need no gradients."""
+    known = {param.name for param in program.params}
+    for let in (let for stage in stages for let in stage.program.lets):
+        if known.issuperset(operands(let.op)):
+            known.add(let.name)
+    return tuple(let.name for let in program.lets if let.name in known)
+
+
+def _bytes(kind: Type, graph: HeteroGraph) -> int:
+    """Of rows of nodes, of edges or of types, in float32."""
+    counts = {
+        Space.NODE: graph.num_targets,
+        Space.SOURCE: graph.num_sources,
+        Space.EDGE: graph.num_edges,
+        Space.NTYPE: graph.num_ntypes,
+        Space.ETYPE: graph.num_etypes,
+    }
+    return 4 * counts.get(kind.space, 1) * kind.width
 
 
 def in_stages(policy: Policy) -> Policy:

@@ -83,10 +83,12 @@ class LayerRunner:
         """
         if name is not None:
             return Chosen(self.named(name, variants, graph, policy)), None
-        policy = self._sizes.policy(policy, self.use_of(graph), is_call=True)
+        use = self.use_of(graph)
+        policy = self._sizes.policy(policy, use, is_call=True)
         if policy.dynamic:
+            use.watch_with(self._sizes.use_of(graph))
             return Chosen(self._of_size(variants, graph, policy), is_final=False), None
-        calls = self.use_of(graph).calls(policy.memory_limit)
+        calls = use.calls(policy.memory_limit)
         chosen, tell = calls.next(tuple(variants.values()), graph, policy, self.at_hand)
         self.last = chosen.variant
         if tell is not None and not synchronize(graph.device):

@@ -122,6 +122,10 @@ class LayerUse:
             self._watches.setdefault(key, build())
         return self._watches[key]
 
+    def watch_with(self, other: LayerUse) -> None:
+        """Lets the runs on another graph, of about this one's size, tell about this one's, too."""
+        self._watches = other._watches
+
     def replays(self, must: bool, recorder: Recorder) -> Replays:
         """The runs that are recorded, as `Replays` takes it."""
         with self._lock:

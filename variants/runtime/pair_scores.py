@@ -13,6 +13,7 @@ from hetune.variants.passes.pairs import PairDistance, PairNumber, PairProduct, 
 from hetune.variants.program.apply import apply_map
 from hetune.variants.program.interpret import interpret, interpret_results
 from hetune.variants.program.nodes import End, Map, Program, Space
+from hetune.variants.runtime.absolute_distances import absolute_distances
 from hetune.variants.runtime.pair_products import root, row_blocks, squared_distances
 
 _AT_ONCE = 1 << 20
@@ -239,8 +240,10 @@ def _distances(leaf: PairDistance, rows: Tensor, keys: Tensor) -> Tensor:
     rows = -rows if leaf.sign > 0 else rows
     if leaf.power == 2:
         found = squared_distances(rows, keys)
+    elif leaf.power == 1:
+        found = absolute_distances(rows, keys)
     else:
         found = torch.cdist(rows, keys, p=leaf.power)
-        if leaf.power not in (1, math.inf):
+        if leaf.power != math.inf:
             found = found.pow(leaf.power)
     return found if leaf.scale == 1 else found * leaf.scale

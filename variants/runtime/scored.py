@@ -128,7 +128,8 @@ class Scored:
         raise MemoryLimitError(
             f"every variant needs more than the limit of {memory_limit} bytes: the smallest, "
             f"{self.ids[holds.index(min(holds))]}, needs {min(holds)}; raise memory_limit to at "
-            "least that"
+            "least that",
+            min(holds),
         )
 
     def _ways(self, cuda_graph: bool | None) -> tuple[bool, ...]:

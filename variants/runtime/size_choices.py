@@ -23,6 +23,7 @@ class SizeChoices:
 
     def __init__(self) -> None:
         self._ids: dict[tuple[int, ...], str] = {}
+        self._uses: dict[tuple[int, ...], LayerUse] = {}
         self._new = 0
 
     def policy(self, policy: Policy, use: LayerUse, *, is_call: bool = False) -> Policy:
@@ -49,7 +50,15 @@ class SizeChoices:
         """
         if policy.memory_limit is not None:  # which may be met by one graph of a size alone
             return policy.choice(variants, graph).id
-        key = graph.num_nodes.bit_length(), graph.num_edges.bit_length(), kernel_threads()
+        key = _size(graph)
         if key not in self._ids:
             self._ids[key] = policy.choice(variants, graph).id
         return self._ids[key]
+
+    def use_of(self, graph: HeteroGraph) -> LayerUse:
+        """What graphs of this size share of it."""
+        return self._uses.setdefault(_size(graph), LayerUse())
+
+
+def _size(graph: HeteroGraph) -> tuple[int, ...]:
+    return graph.num_nodes.bit_length(), graph.num_edges.bit_length(), kernel_threads()

@@ -58,11 +58,11 @@ class Training:
             graph: Of the call.
         """
         by_edges = isinstance(graph, EdgeBatch)
-        if (by_edges, *wanted) not in self._runners:
+        if (*wanted, by_edges) not in self._runners:
             found = gradient_runner(program, wanted, self._backend, by_edges)
             runner = _unsupported(found) if isinstance(found, str) else found
-            self._runners[by_edges, *wanted] = runner
-        return self._runners[by_edges, *wanted]
+            self._runners[*wanted, by_edges] = runner
+        return self._runners[*wanted, by_edges]
 
     def results(
         self,
@@ -100,6 +100,7 @@ class Training:
         parameters, runner = found
         if runner is None:
             return forward({**inputs, **masks.rows()})
+        runner.check_memory(graph, policy)
         constants = {name: rows for name, rows in inputs.items() if name not in parameters}
         backward = _Backward(self, adapter.program, graph, policy, masks, constants, (*parameters,))
         given = forward, backward, *parameters.values()

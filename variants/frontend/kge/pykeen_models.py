@@ -21,6 +21,7 @@ class PykeenScoringModel(ScoringModel):
     """A ``pykeen.models.ERModel``, whose scores are compiled."""
 
     training: bool
+    interaction: nn.Module
 
     def score_hrt(self, hrt_batch: Tensor, *, mode: Any = None) -> Any:
         """Scores [B, 1] of triples, int64 [B, 3]."""
@@ -48,8 +49,12 @@ class PykeenScoringModel(ScoringModel):
         self, nodes: Tensor, rels: Tensor, side: str, slice_size: Any = None, mode: Any = None
     ) -> Tensor | None:
         uses = [each for uses in triple_of(self) for _, each in uses]
-        # With axes of their own for all entities, PyKEEN normalizes over another axis.
-        if mode is not None or self._is_random() or any(each.normalizer for each in uses):
+        # With an axis for all entities PyKEEN normalizes along another one, and turns heads, not
+        # tails, by relations, which is the same only for relations of length 1.
+        is_other = any(each.normalizer for each in uses) or (
+            side == "tail" and type(self.interaction).__name__ == "RotatEInteraction"
+        )
+        if mode is not None or is_other or self._is_random():
             return None
         found = self._scores.all(nodes, rels, side, is_left=True)
         if found is not None:
@@ -103,11 +108,12 @@ def pykeen_score(model: Any) -> ModelScore:
 
     def function(**rows: Tensor) -> Any:
         def row(table: str, place: RowPlace) -> Tensor:
-            found, normalizer = rows[use_name(table, place)].unsqueeze(0), named[table].normalizer
-            return found if normalizer is None else normalizer(found)
+            found, normalizer = rows[use_name(table, place)], named[table].normalizer
+            # It has rows in a batch, and may be along the second axis.
+            return found if normalizer is None else normalizer(found.unsqueeze(0)).squeeze(0)
 
         given = ([row(*use) for use in uses] for uses in of_triple)
-        return score(*(each[0] if len(each) == 1 else each for each in given)).squeeze(0)
+        return score(*(each[0] if len(each) == 1 else each for each in given))
 
     uses = [use for uses in of_triple for use in uses]
     paths = {name: name.replace("_", "_representations.") for name in named}

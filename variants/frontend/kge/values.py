@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +58,7 @@ class TripleValues:
         self._narrow: dict[int, Any] = {}
         self._kept: list[Any] = []  # so that ids stay theirs
         self._tables: dict[str, str] = {}
+        self._turned: dict[int, tuple[Tensor, Sequence[int]]] = {}
 
     def give(self, rows: Tensor, name: str, place: RowPlace) -> None:
         """Says that a tensor has a row of a table for each triple, or is a shared one."""
@@ -114,6 +115,8 @@ class TripleValues:
         name = _SAME.get(name, name)
         if name in _REFUSED or name.endswith("_"):
             raise NotTraceable(f"the function {name} has no meaning in a program")
+        if name == "permute" and (same := self._turned_back(step)) is not None:
+            return self.of(same)
         of = self._before_expanding if name in _ELEMENTWISE else self.of
         args = replaced(step.args, of)
         kwargs = dict(zip(step.kwargs, replaced([*step.kwargs.values()], of), strict=True))
@@ -121,11 +124,21 @@ class TripleValues:
             self._narrow[id(step.found)] = args[0]
         if name == "bmm":
             return self._product(*args)
+        if name == "_to_copy":
+            return self._at(Tensor.to, args, {"dtype": kwargs.get("dtype", step.found.dtype)})
         found = self._at(getattr(torch.ops.aten, name), args, kwargs)
         if name in _ELEMENTWISE and found.shape != step.found.shape:
             self._narrow[id(step.found)] = found
             return found.expand(step.found.shape)
         return found
+
+    def _turned_back(self, step: TorchStep) -> Tensor | None:
+        """What axes were permuted of, if they are in its order again, as `torch.einsum` does."""
+        of, order = step.args
+        first, before = self._turned.get(id(of), (of, range(of.dim())))
+        axes = [before[axis] for axis in order]
+        self._turned[id(step.found)] = first, axes
+        return first if axes == [*range(of.dim())] else None
 
     def _before_expanding(self, tensor: Tensor) -> Any:
         """What elementwise functions expand by themselves."""
@@ -162,7 +175,7 @@ def _tensors_in(value: Any) -> list[Tensor]:
     return []
 
 
-_SAME = {"_unsafe_view": "view", "_to_copy": "clone", "alias": "clone", "squeeze_": "squeeze"}
+_SAME = {"_unsafe_view": "view", "alias": "clone", "squeeze_": "squeeze"}
 """Functions that give what others do."""
 _REFUSED = words("detach")
 _ELEMENTWISE = words(
