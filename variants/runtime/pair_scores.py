@@ -145,7 +145,10 @@ class _Run:
 
         def given(name: str) -> Tensor:
             table = self._values[name]
-            return table if candidates is None else table[candidates]
+            if candidates is None:
+                return table
+            rows = table.index_select(0, candidates.flatten())
+            return rows.view(*candidates.shape, *table.shape[1:])
 
         found = {name: given(table) for name, table in score.tables.items()}
         if score.keys is not None:
