@@ -58,7 +58,7 @@ class StageRunner:
         found = Compiler(self._runs.backend).schedule(self._stage.program)
         return {variant.id: variant for variant in found}
 
-    @property
+    @cached_property
     def reads(self) -> tuple[str, ...]:
         """Names of what it is given."""
         return tuple(param.name for param in self._stage.program.params)
