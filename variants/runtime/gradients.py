@@ -29,6 +29,7 @@ from hetune.variants.runtime.domain import split_relations
 from hetune.variants.runtime.float32_range import Overflow, may_differ
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.plan_inputs import weights_of
+from hetune.variants.runtime.row_sums import add_rows
 from hetune.variants.runtime.warm import Progress, compile_kernels
 
 _Done = TypeVar("_Done")
@@ -255,7 +256,7 @@ def _sum_of(terms: tuple[EdgeTerm, ...], rows: Rows, graph: HeteroGraph) -> Tens
     ids = {End.SRC: graph.src, End.DST: graph.dst, End.NONE: graph.etype}
     found = first.new_zeros(count, *first.shape[1:])
     for term in terms:
-        found.index_add_(0, ids[term.end], rows[term.rows].view_as(first), alpha=term.factor)
+        add_rows(found, ids[term.end], rows[term.rows].view_as(first), term.factor)
     return found
 
 
