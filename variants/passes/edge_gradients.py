@@ -1,6 +1,6 @@
-"""Gradients of rows of nodes as rows of edges, to be added up at their ends.
+"""Gradients of rows of nodes and of types as rows of edges, to be added up there.
 
-Where edges come once, as batches of triples do, no order of them by nodes is worth making.
+Where edges come once, as batches of triples do, no order of them is worth making for sums of rows.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from hetune.variants.program.nodes import (
 
 @dataclass(frozen=True, slots=True)
 class EdgeTerm:
-    """What nodes have the sum of.
+    """What nodes or types have the sum of.
 
     Attributes:
         rows: The name of a value with rows of all edges.
-        end: Whose nodes have them.
+        end: Whose nodes have them; NONE of edge types.
         factor: What they are multiplied by.
     """
 
@@ -38,13 +38,13 @@ class EdgeTerm:
 
 
 Gradient = str | tuple[EdgeTerm, ...]
-"""The name of a value, or what nodes have the sum of."""
+"""The name of a value, or what nodes or types have the sum of."""
 
 
 def edge_gradients(
     program: Program, wanted: tuple[str, ...]
 ) -> tuple[Program, tuple[Gradient, ...]] | None:
-    """The gradients of parameters, those of nodes' rows by edges.
+    """The gradients of parameters, those of rows of nodes and types by edges.
 
     Args:
         program: As of `differentiate`.
@@ -61,14 +61,11 @@ def edge_gradients(
     types, ops = whole.types, {let.name: let.op for let in whole.lets}
     found: list[Gradient] = []
     for name in whole.results:
-        if types[name].space is Space.NODE:
-            try:
-                found.append(tuple(_terms(name, 1.0, ops, whole)))
-            except _NoSumError:
-                return None
-        else:
+        try:
+            found.append(tuple(_terms(name, 1.0, ops, whole)))
+        except _NoSumError:
             found.append(name)
-    if all(isinstance(each, str) for each in found):
+    if any(isinstance(each, str) and types[each].space is Space.NODE for each in found):
         return None
     named = dict.fromkeys(name for each in found for name in names_of(each))
     read = clean(replace(whole, results=tuple(named)))
@@ -83,7 +80,7 @@ def edge_gradients(
 
 
 class _NoSumError(Exception):
-    """A value of nodes is no sum over edges."""
+    """A value is no sum over edges that is worth taking apart."""
 
 
 def _terms(name: str, factor: float, ops: dict[str, Op], program: Program) -> Iterator[EdgeTerm]:
@@ -95,7 +92,7 @@ def _terms(name: str, factor: float, ops: dict[str, Op], program: Program) -> It
             yield from _terms(x, factor * const, ops, program)
         case Reshape(x):
             yield from _terms(x, factor, ops, program)
-        case Reduce(x, Space.NODE, "sum", end) if _is_of_all_edges(program, x):
+        case Reduce(x, Space.NODE | Space.ETYPE, "sum", end) if _are_summed(program, ops, x):
             while isinstance(op := ops.get(x), Map) and op.fn == "scale" and op.const is not None:
                 x, factor = op.args[0], factor * op.const
             yield EdgeTerm(x, end, factor)
@@ -103,9 +100,11 @@ def _terms(name: str, factor: float, ops: dict[str, Op], program: Program) -> It
             raise _NoSumError
 
 
-def _is_of_all_edges(program: Program, name: str) -> bool:
-    kind = program.type_of(name)
-    return kind.space is Space.EDGE and kind.group == ALL_EDGES
+def _are_summed(program: Program, ops: dict[str, Op], name: str) -> bool:
+    """Whether rows of edges are stored, then added up; matrices are added up as they are made."""
+    kind, op = program.type_of(name), ops.get(name)
+    is_matrix = isinstance(op, Map) and op.fn == "outer"
+    return kind.space is Space.EDGE and kind.group == ALL_EDGES and not is_matrix
 
 
 def names_of(gradient: Gradient) -> tuple[str, ...]:

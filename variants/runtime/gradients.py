@@ -29,6 +29,7 @@ from hetune.variants.runtime.domain import split_relations
 from hetune.variants.runtime.float32_range import Overflow, may_differ
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.plan_inputs import weights_of
+from hetune.variants.runtime.row_sums import add_rows
 from hetune.variants.runtime.warm import Progress, compile_kernels
 
 _Done = TypeVar("_Done")
@@ -174,7 +175,7 @@ class GradientRunner:
                 if self._last_read[name] == i and name not in self._kept:
                     del known[name]
         return {
-            name: known[result] if isinstance(result, str) else _sum_at_nodes(result, known, graph)
+            name: known[result] if isinstance(result, str) else _sum_of(result, known, graph)
             for name, result in zip(self._wanted, self._results, strict=True)
         }
 
@@ -249,12 +250,13 @@ def _gradients(
     return found
 
 
-def _sum_at_nodes(terms: tuple[EdgeTerm, ...], rows: Rows, graph: HeteroGraph) -> Tensor:
+def _sum_of(terms: tuple[EdgeTerm, ...], rows: Rows, graph: HeteroGraph) -> Tensor:
     first = rows[terms[0].rows]
-    found = first.new_zeros(graph.num_nodes, *first.shape[1:])
+    count = graph.num_etypes if terms[0].end is End.NONE else graph.num_nodes
+    ids = {End.SRC: graph.src, End.DST: graph.dst, End.NONE: graph.etype}
+    found = first.new_zeros(count, *first.shape[1:])
     for term in terms:
-        ends = graph.src if term.end is End.SRC else graph.dst
-        found.index_add_(0, ends, rows[term.rows].view_as(first), alpha=term.factor)
+        add_rows(found, ids[term.end], rows[term.rows].view_as(first), term.factor)
     return found
 
 
