@@ -11,7 +11,7 @@ import hetune
 
 pyg = pytest.importorskip("torch_geometric.nn")
 
-STEPS, WIDTH, CLASSES = 200, 8, 3
+STEPS, WIDTH, HEADS = 200, 8, 2
 SIZES = {"paper": 20, "author": 15}
 TRIPLES = [
     ("paper", "cites", "paper"),
@@ -40,13 +40,13 @@ def net(layer):
     torch.manual_seed(0)
     match layer:
         case "rgcn":
-            return Net(
-                *(pyg.RGCNConv(WIDTH, d, len(TRIPLES), num_bases=2) for d in (WIDTH, CLASSES))
-            )
+            return Net(*(pyg.RGCNConv(WIDTH, WIDTH, len(TRIPLES), num_bases=2) for _ in range(2)))
         case "rgat":
-            return Net(*(pyg.RGATConv(WIDTH, d, len(TRIPLES)) for d in (WIDTH, CLASSES)))
+            own = WIDTH // HEADS
+            return Net(*(pyg.RGATConv(WIDTH, own, len(TRIPLES), heads=HEADS) for _ in range(2)))
         case _:
-            return Net(*(pyg.HGTConv(WIDTH, d, (list(SIZES), TRIPLES)) for d in (WIDTH, CLASSES)))
+            types = (list(SIZES), TRIPLES)
+            return Net(*(pyg.HGTConv(WIDTH, WIDTH, types, HEADS) for _ in range(2)))
 
 
 def call(layer):
@@ -69,7 +69,7 @@ def call(layer):
 
 def losses(model, arguments, rate):
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
-    labels = torch.arange(SIZES["paper"]) % CLASSES
+    labels = torch.arange(SIZES["paper"]) % WIDTH
     found = []
     for _ in range(STEPS):
         optimizer.zero_grad()

@@ -70,6 +70,12 @@ def test_rows_have_the_bits_of_a_run_in_memory(kind):
             assert ran == variant
             low, high = PARTS.bounds[first], PARTS.bounds[last]
             assert np.array_equal(rows.numpy(), whole[low:high]), (variant, first)
+    # What is chosen computes nothing for other nodes than the range's, where the layer allows it.
+    assert (prepared.bipartite is not None) == (kind != "hgt")
+    rows, ran = run_part(prepared, PARTS, X.numpy(), 0, 9, 1 << 30)
+    expected = torch.from_numpy(in_memory(compiled, X)[: len(rows)])
+    assert ran in named or ran.endswith(("/b256", "/b4096"))
+    torch.testing.assert_close(rows, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_an_interrupted_model_goes_on_where_it_stopped(tmp_path, monkeypatch):

@@ -90,11 +90,16 @@ class ProgramCall(Call):
             InputError: Some are missing, or their number, shape or device does not fit.
         """
         found: dict[str, Tensor] = {}
+        counts = {
+            Space.NODE: graph.num_targets,
+            Space.SOURCE: graph.num_sources,
+            Space.EDGE: graph.num_edges,
+        }
         for param in self._adapter.inputs:
             rows = self._rows.get(param.name)
             if rows is None:
                 raise InputError(f"{show_param(param)} is missing: give a tensor for it")
-            count = graph.num_nodes if param.type.space is Space.NODE else graph.num_edges
+            count = counts[param.type.space]
             expected = count, *param.type.shape
             if rows.shape != expected and rows.shape != (count, param.type.width):
                 raise InputError(

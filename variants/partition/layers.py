@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -14,9 +14,11 @@ from torch import Tensor, nn
 from hetune.variants.errors import InputError, MemoryLimitError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter
+from hetune.variants.frontend.program_layer import ProgramLayer
 from hetune.variants.partition.partitions import Partitions
 from hetune.variants.partition.row_files import digest_of, gathered
 from hetune.variants.program.locality import reads_near_nodes
+from hetune.variants.program.sources import with_sources
 from hetune.variants.program.text import show
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.compiled import CompiledLayer
@@ -38,11 +40,14 @@ class PartitionedLayer:
         layer: Compiled to choose for every part.
         adapter: What it computes.
         functions: Applied to its rows, in order.
+        bipartite: The same layer for graphs whose sources have rows of their own, so that nothing
+            is computed for these; None where its program reads more of them.
     """
 
     layer: CompiledLayer
     adapter: Adapter
     functions: tuple[RowFunction, ...]
+    bipartite: CompiledLayer | None
 
     def digest(self) -> str:
         """Of its program, its weights and its functions, in hex."""
@@ -80,7 +85,7 @@ def partitioned_layers(
             if not found or not callable(each):
                 raise InputError(f"{each!r} is no compiled layer: give it to hetune.compile first")
             last = found.pop()
-            found.append(PartitionedLayer(last.layer, last.adapter, (*last.functions, each)))
+            found.append(replace(last, functions=(*last.functions, each)))
             continue
         adapter, name = adapt(each.module, each.vocabulary), type(each.module).__name__
         if not isinstance(adapter, Adapter):
@@ -90,10 +95,18 @@ def partitioned_layers(
                 f"{name} does not run in parts: it reads more than the edges into a node and "
                 "their sources' rows"
             )
-        found.append(PartitionedLayer(compile_layer(each, expected_runs=1.0), adapter, ()))
+        compiled = compile_layer(each, expected_runs=1.0)
+        found.append(PartitionedLayer(compiled, adapter, (), _bipartite(compiled, adapter)))
     if not found:
         raise InputError("there is no layer: give compiled ones")
     return tuple(found)
+
+
+def _bipartite(layer: CompiledLayer, adapter: Adapter) -> CompiledLayer | None:
+    program = with_sources(adapter.program)
+    if program is None or adapter.vocabulary or adapter.metadata or adapter.is_reversed:
+        return None
+    return layer._around(ProgramLayer(program, adapter.weights()).eval())
 
 
 def run_part(
@@ -107,7 +120,9 @@ def run_part(
 ) -> tuple[Tensor, str]:
     """A layer's rows for the nodes of some ranges, and the variant that computed them.
 
-    It depends on nothing else, and changes nothing.
+    It depends on nothing else, and changes nothing. Without a variant nothing is computed for nodes
+    that edges only come from, where the layer allows that; with one, rows have the bits of a run in
+    memory.
 
     Args:
         layer: The layer.
@@ -134,11 +149,15 @@ def run_part(
         raise MemoryLimitError(
             f"a part of {graph.num_edges} edges takes {fixed} bytes, and the limit is {memory}"
         )
-    x = gathered(rows, part.nodes)
+    start = int(np.searchsorted(part.nodes, part.needed[0])) if targets else 0
+    x, compiled = gathered(rows, part.nodes), layer.layer
+    options: dict[str, Any] = {"variant": variant, "memory_limit": memory - fixed}
     with torch.no_grad():
-        result = layer.layer(x, graph, variant=variant, memory_limit=memory - fixed)
-        start = int(np.searchsorted(part.nodes, part.needed[0])) if targets else 0
-        result = result[start : start + targets]
+        if layer.bipartite is not None and variant is None:
+            compiled = layer.bipartite
+            result = compiled(x[start : start + targets], x, partitions.bipartite(part), **options)
+        else:
+            result = compiled(x, graph, **options)[start : start + targets]
         for function in layer.functions:
             result = function(result)
-    return result, layer.layer.status().variant or ""
+    return result, compiled.status().variant or ""

@@ -9,12 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hetune.variants.graph.bipartite import BipartiteGraph
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex, RelationStats
 from hetune.variants.graph.part import GraphPart, part_of
 from hetune.variants.runtime.domain import RelationSides
 
-RANGE = 1 << 18
+RANGE = 1 << 16
 """Edges and nodes of a range: so few that runs can put as many together as memory allows."""
 
 
@@ -79,6 +80,21 @@ class Partitions(ABC):
         if self._sides is not None:
             self._sides.keep_with(part.graph)
         return part
+
+    def bipartite(self, part: GraphPart) -> BipartiteGraph:
+        """A part's edges, from `part.nodes` to `part.needed`, numbered on their own."""
+        start = int(np.searchsorted(part.nodes, part.needed[0])) if len(part.needed) else 0
+        graph = BipartiteGraph(
+            part.graph.src,
+            part.graph.dst - start,
+            part.graph.etype,
+            num_sources=len(part.nodes),
+            num_targets=len(part.needed),
+            num_etypes=part.graph.num_etypes,
+        )
+        if self._sides is not None:
+            self._sides.keep_with(graph)
+        return graph
 
     @cached_property
     def _sides(self) -> RelationSides | None:

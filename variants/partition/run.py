@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
+from torch import Tensor
 
 from hetune.variants.errors import InputError, MemoryLimitError, PartitionError
+from hetune.variants.exhaustion import is_out_of_memory
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.partition.journal import FinishedPart, Journal
 from hetune.variants.partition.layers import (
@@ -104,7 +106,7 @@ def run_partitions(
     return open_rows(path, partitions.num_nodes)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _LayerRun:
     number: int
     layer: PartitionedLayer
@@ -113,32 +115,37 @@ class _LayerRun:
     journal: Journal
     memory: int
     variant: str | None
+    share: float = 0.8
+    """Of the memory that a part is planned for; less where some did not fit."""
 
     def perform(self, rows: np.ndarray, progress: _Progress) -> None:
         """Computes the rows that are not written yet."""
         starts, bounds = self.partitions.starts, self.partitions.bounds
         first, finished = 0, self._finished()
         for stop, after in [*finished, (len(bounds) - 1, len(bounds) - 1)]:
-            for unit in self._units(first, stop):
-                self._run(rows, *unit, progress)
+            while first < stop:
+                last = self._last(first, stop)
+                while (found := self._attempt(rows, first, last)) is None:
+                    last, self.share = (first + last) // 2, self.share / 2
+                low, high = int(bounds[first]), int(bounds[last])
+                digest = self.writer.write(low, found[0])
+                self.journal.add(FinishedPart(self.number, low, high, digest, found[1]))
+                progress.add(int(starts[last] - starts[first]))
+                first = last
             progress.add(int(starts[after] - starts[stop]))
             first = after
 
-    def _run(self, rows: np.ndarray, first: int, last: int, progress: _Progress) -> None:
-        given = self.layer, self.partitions, rows
+    def _attempt(self, rows: np.ndarray, first: int, last: int) -> tuple[Tensor, str] | None:
+        """The rows of some ranges and what computed them; None where several do not fit."""
+        given = self.layer, self.partitions, rows, first, last, self.memory, self.variant
         try:
-            found, variant = run_part(*given, first, last, self.memory, self.variant)
-        except MemoryLimitError as error:
+            return run_part(*given)
+        except (MemoryLimitError, MemoryError, RuntimeError) as error:
+            if not (isinstance(error, MemoryLimitError) or is_out_of_memory(error)):
+                raise
             if last - first == 1:
                 raise MemoryLimitError(f"{error}; give more memory") from error
-            middle = (first + last) // 2
-            self._run(rows, first, middle, progress)
-            self._run(rows, middle, last, progress)
-            return
-        low, high = (int(self.partitions.bounds[each]) for each in (first, last))
-        digest = self.writer.write(low, found)
-        self.journal.add(FinishedPart(self.number, low, high, digest, variant))
-        progress.add(int(self.partitions.starts[last] - self.partitions.starts[first]))
+        return None
 
     def _finished(self) -> list[tuple[int, int]]:
         """Ranges whose rows are there as the journal says, ascending."""
@@ -150,14 +157,12 @@ class _LayerRun:
                 found.append((first, last))
         return sorted(set(found))
 
-    def _units(self, first: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Ranges that run together: as many as should fit."""
-        while first < stop:
-            last = first + 1
-            while last < stop and self._bytes(first, last + 1) <= self.memory:
-                last += 1
-            yield first, last
-            first = last
+    def _last(self, first: int, stop: int) -> int:
+        """The end of the ranges that run together with the first one: as many as should fit."""
+        last = first + 1
+        while last < stop and self._bytes(first, last + 1) <= self.share * self.memory:
+            last += 1
+        return last
 
     def _bytes(self, first: int, last: int) -> int:
         starts, bounds = self.partitions.starts, self.partitions.bounds

@@ -13,6 +13,7 @@ from hetune.variants.passes.pairs import PairDistance, PairNumber, PairProduct, 
 from hetune.variants.program.apply import apply_map
 from hetune.variants.program.interpret import interpret, interpret_results
 from hetune.variants.program.nodes import End, Map, Program, Space
+from hetune.variants.runtime.absolute_distances import absolute_distances
 from hetune.variants.runtime.pair_products import root, row_blocks, squared_distances
 
 _AT_ONCE = 1 << 20
@@ -89,7 +90,9 @@ def edge_scores(
     everyone = torch.arange(counts[Space.NODE], device=nodes.device)
     widest = max(kind.width for kind in program.types.values() if kind.space is Space.EDGE)
     parts = []
-    for rows in torch.split(torch.arange(len(nodes)), max(1, _AT_ONCE // (widest * len(everyone)))):
+    for rows in torch.split(
+        torch.arange(len(nodes)), max(1, _AT_ONCE // max(widest * len(everyone), 1))
+    ):
         fixed = nodes[rows].repeat_interleave(len(everyone)).int()
         others = everyone.repeat(len(rows)).int()
         graph = HeteroGraph(
@@ -144,7 +147,10 @@ class _Run:
 
         def given(name: str) -> Tensor:
             table = self._values[name]
-            return table if candidates is None else table[candidates]
+            if candidates is None:
+                return table
+            rows = table.index_select(0, candidates.flatten())
+            return rows.view(*candidates.shape, *table.shape[1:])
 
         found = {name: given(table) for name, table in score.tables.items()}
         if score.keys is not None:
@@ -239,8 +245,10 @@ def _distances(leaf: PairDistance, rows: Tensor, keys: Tensor) -> Tensor:
     rows = -rows if leaf.sign > 0 else rows
     if leaf.power == 2:
         found = squared_distances(rows, keys)
+    elif leaf.power == 1:
+        found = absolute_distances(rows, keys)
     else:
         found = torch.cdist(rows, keys, p=leaf.power)
-        if leaf.power not in (1, math.inf):
+        if leaf.power != math.inf:
             found = found.pow(leaf.power)
     return found if leaf.scale == 1 else found * leaf.scale
