@@ -80,13 +80,17 @@ def losses(model, arguments, rate):
     return torch.stack(found)
 
 
-@pytest.mark.parametrize("layer", ["rgcn", "rgat", "hgt"])
+RATES = {"rgcn": 0.002, "rgat": 0.002, "hgt": 0.001}
+"""At which rounding stays rounding. With one head RGAT's loss jumps at 0.01, and HGT's at 0.002:
+PyG's own float32 is then up to 0.02 and 0.6 from its float64.
+"""
+
+
+@pytest.mark.parametrize("layer", RATES)
 def test_losses_are_pyg_s(layer):
     plain, arguments = net(layer), call(layer)
     compiled = hetune.compile(copy.deepcopy(plain))
-    # HGT's loss jumps at 0.01, where PyG's own float32 is far from its float64.
-    rate = 0.002 if layer == "hgt" else 0.01
-    want, got = (losses(model, arguments, rate) for model in (plain, compiled))
+    want, got = (losses(model, arguments, RATES[layer]) for model in (plain, compiled))
     assert all(status.has_gradients for status in compiled.report().layers)
     assert want[-1] < 0.8 * want[0]
     torch.testing.assert_close(got, want, atol=1e-4, rtol=0)
