@@ -134,7 +134,11 @@ def run(options: argparse.Namespace, cells: Iterable[Cell]) -> list[dict[str, An
     set_threads(options.threads)
     warnings.filterwarnings("ignore", category=UserWarning)  # the peers' own
     results = Results.open(options.out, fingerprint(options.threads), commit(), options.fresh)
+    end = time.monotonic() + 60 * options.minutes
     for cell in track(list(cells), console=console, transient=True, description="cells"):
+        if time.monotonic() > end:
+            console.print("[yellow]out of time: the same command goes on from here")
+            break
         chosen = cell.candidates(compiled=options.compile, only=options.only)
         if not results.has(cell.key, [candidate.name for candidate in chosen]):
             try:

@@ -37,7 +37,8 @@ def matching(found: Sequence[Candidate], *, compiled: bool, only: Sequence[str])
 
 def missing(candidate: Candidate) -> str | None:
     """Which package the candidate lacks here; None if it can run."""
-    package = {"dgl": "dgl", "pyg": "torch_geometric"}.get(candidate.family)
+    packages = {"dgl": "dgl", "pyg": "torch_geometric", "pykeen": "pykeen"}
+    package = packages.get(candidate.family)
     if package is not None and find_spec(package) is None:
         return f"{package} is not installed"
     return None

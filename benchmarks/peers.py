@@ -54,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
     line.add_argument(
         "--timeout", type=float, default=120.0, help="seconds for a candidate's probe"
     )
+    line.add_argument("--minutes", type=float, default=1e9, help="start no cell after so many")
     line.add_argument("--memory-share", type=float, default=0.75, help="of what is available")
     line.add_argument("--compile", action="store_true", help="also PyG under torch.compile")
     line.add_argument("--only", type=names, default=[], help='families or names: "pyg,expert/*"')

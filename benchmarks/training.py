@@ -29,7 +29,7 @@ FEATURELESS = ("aifb+inv", "mutag_hetero")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what is missing in the results file; print the tables."""
     line = parser()
-    line.add_argument("--what", type=names, default=["step", "epoch", "featureless"])
+    line.add_argument("--what", type=names, default=["step", "featureless", "epoch"])
     line.add_argument("--out", type=Path, default=RESULTS / "training.json")
     line.set_defaults(layers=list(LAYERS))
     options = line.parse_args(arguments)

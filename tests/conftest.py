@@ -1,8 +1,10 @@
 """Fixtures shared by all tests."""
 
+import atexit
 import gc
 import math
 import os
+import shutil
 import sys
 import uuid
 from collections.abc import Callable, Generator, Iterator
@@ -16,6 +18,9 @@ os.environ["TRITON_INTERPRET"] = "1"
 # Processes of tests have more threads than there are cores: one that has to wait for others must
 # not keep a core from them. OpenMP looks when torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# A thousand kernels are linked: gold takes half as long. Tests of the registry link as users do.
+if not os.environ.get("CXX") and shutil.which("g++") and shutil.which("ld.gold"):
+    os.environ.setdefault("HETUNE_CXX", "g++ -fuse-ld=gold")
 
 
 # On a busy machine any example may take long.
@@ -109,12 +114,8 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        atexit.register(gc.unfreeze)  # modules go at the end, as their extensions expect
         gc.enable()
-
-
-def pytest_unconfigure() -> None:
-    """Modules go at the end, as their extensions expect."""
-    gc.unfreeze()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

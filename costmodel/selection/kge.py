@@ -22,6 +22,9 @@ from hetune.variants.runtime.score_candidates import ScoreCandidates
 from hetune.variants.runtime.score_model import ScoreModel
 
 Side = Literal["head", "tail"]
+_LEAST_CHUNK = 4
+"""Triples that share negatives for these to be gathered and multiplied, rather than read edge by
+edge: fewer make too little of each row."""
 _MOST_KINDS = 64
 """Sets of options and of shapes of tables whose ways to score candidates are kept."""
 
@@ -106,7 +109,7 @@ class ScoreFunction:
         check_negatives(negatives, len(heads), side)
         given = self._bound(entity, tail, tables)
         count, chunk = negatives.shape[1], len(heads) // max(len(negatives), 1)
-        if chunk > 1:
+        if chunk >= _LEAST_CHUNK:
             candidates = self._candidates_of(given)
             scores = candidates.chunks(given, (heads, rels, tails), side, negatives)
             if scores is not None:

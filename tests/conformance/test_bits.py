@@ -23,4 +23,4 @@ def test_same_bits(graph, shape, compile_ahead):
     graph = AWKWARD[graph]()
     module = randomized(LAYERS[shape[0]].make(graph, *shape[1:]))
     keep = chosen(*shape) if graph.num_nodes > BLOCK_NODES[0] else each_plan
-    check_same_bits(module, graph, "cpp", keep=keep, repeats=2)
+    check_same_bits(module, graph, "cpp", keep=keep, repeats=1)

@@ -11,7 +11,7 @@ import hetune
 
 pyg = pytest.importorskip("torch_geometric.nn")
 
-STEPS, WIDTH, CLASSES = 200, 8, 3
+STEPS, WIDTH, HEADS = 200, 8, 2
 SIZES = {"paper": 20, "author": 15}
 TRIPLES = [
     ("paper", "cites", "paper"),
@@ -40,13 +40,13 @@ def net(layer):
     torch.manual_seed(0)
     match layer:
         case "rgcn":
-            return Net(
-                *(pyg.RGCNConv(WIDTH, d, len(TRIPLES), num_bases=2) for d in (WIDTH, CLASSES))
-            )
+            return Net(*(pyg.RGCNConv(WIDTH, WIDTH, len(TRIPLES), num_bases=2) for _ in range(2)))
         case "rgat":
-            return Net(*(pyg.RGATConv(WIDTH, d, len(TRIPLES)) for d in (WIDTH, CLASSES)))
+            own = WIDTH // HEADS
+            return Net(*(pyg.RGATConv(WIDTH, own, len(TRIPLES), heads=HEADS) for _ in range(2)))
         case _:
-            return Net(*(pyg.HGTConv(WIDTH, d, (list(SIZES), TRIPLES)) for d in (WIDTH, CLASSES)))
+            types = (list(SIZES), TRIPLES)
+            return Net(*(pyg.HGTConv(WIDTH, WIDTH, types, HEADS) for _ in range(2)))
 
 
 def call(layer):
@@ -69,7 +69,7 @@ def call(layer):
 
 def losses(model, arguments, rate):
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
-    labels = torch.arange(SIZES["paper"]) % CLASSES
+    labels = torch.arange(SIZES["paper"]) % WIDTH
     found = []
     for _ in range(STEPS):
         optimizer.zero_grad()
@@ -80,13 +80,17 @@ def losses(model, arguments, rate):
     return torch.stack(found)
 
 
-@pytest.mark.parametrize("layer", ["rgcn", "rgat", "hgt"])
+RATES = {"rgcn": 0.002, "rgat": 0.002, "hgt": 0.001}
+"""At which rounding stays rounding. With one head RGAT's loss jumps at 0.01, and HGT's at 0.002:
+PyG's own float32 is then up to 0.02 and 0.6 from its float64.
+"""
+
+
+@pytest.mark.parametrize("layer", RATES)
 def test_losses_are_pyg_s(layer):
     plain, arguments = net(layer), call(layer)
     compiled = hetune.compile(copy.deepcopy(plain))
-    # HGT's loss jumps at 0.01, where PyG's own float32 is far from its float64.
-    rate = 0.002 if layer == "hgt" else 0.01
-    want, got = (losses(model, arguments, rate) for model in (plain, compiled))
+    want, got = (losses(model, arguments, RATES[layer]) for model in (plain, compiled))
     assert all(status.has_gradients for status in compiled.report().layers)
     assert want[-1] < 0.8 * want[0]
     torch.testing.assert_close(got, want, atol=1e-4, rtol=0)

@@ -139,3 +139,15 @@ def test_ranks_by_a_score_function():
     scores = score.all(NODES, RELS, **tables)
     own = scores.gather(1, TAILS[:, None])
     assert found.ranks["tail"].tolist() == ((scores > own).sum(1) + 1).tolist()
+
+
+@pytest.mark.parametrize("name", ["distmult", "transe 2", "transr", "gated", "hole"])
+def test_no_queries_and_no_entities(name):
+    function, tables = CASES[name]
+    score, none = hetune.kge.score(function), torch.zeros(0, dtype=torch.int32)
+    for entities in (ENTITY[:0], ENTITY[:1], ENTITY):
+        found = score.all(none, none, entity=entities, **tables)
+        assert found.shape == (0, len(entities))
+    one = torch.zeros(2, dtype=torch.int32)
+    found = score.all(one, one, entity=ENTITY[:1], **tables)
+    assert torch.equal(found[0], found[1])

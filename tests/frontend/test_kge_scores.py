@@ -10,6 +10,9 @@ from torch.nn import functional
 import hetune
 from hetune.costmodel.selection import kge as selection
 from hetune.errors import InputError
+from hetune.variants.frontend.kge.layer import RowPlace, ScoreArgument, ScoreLayer
+from hetune.variants.frontend.kge.trace import trace_score
+from hetune.variants.program.nodes import Linear
 from hetune.variants.runtime.fallback import FallbackWarning
 
 ENTITIES, RELATIONS, TRIPLES, WIDTH = 40, 5, 90, 8
@@ -218,3 +221,23 @@ def test_negatives_are_rows_of_triples_or_of_chunks():
         score.corrupt(*BATCH, torch.zeros(7, 2, dtype=torch.long), entity=E, r=R)
     with pytest.raises(InputError, match="side='both'"):
         score.corrupt(*BATCH, torch.zeros(9, 2, dtype=torch.long), side="both", entity=E, r=R)
+
+
+def test_products_with_one_matrix_become_the_product_of_a_difference():
+    def paper(h, r, t, P):
+        return -vector_norm(h @ P + r - t @ P, 2)
+
+    tables = {"r": R, "P": M}
+    places = zip(
+        "hrtP", ["head", "relation", "tail", "relation"], ["E", "r", "E", "P"], strict=True
+    )
+    arguments = tuple(ScoreArgument(name, RowPlace(place), of) for name, place, of in places)
+    program = trace_score(ScoreLayer(paper, arguments, tables, {}), {"E": E}).program
+    assert [str(let.op) for let in program.lets if isinstance(let.op, Linear)] == [
+        "Linear(x='sub_rows', w='P')"
+    ]
+    check(
+        hetune.kge.score(paper)(*BATCH, entity=E, **tables),
+        expected_scores("transr", TABLES["transr"]),
+        TABLES["transr"],
+    )

@@ -72,6 +72,7 @@ def test_examples_are_short():
         ("entity_classification", ("--epochs", "2", "--features")),
         ("link_prediction", ("--epochs", "1", "--width", "8")),
         ("mini_batches", ("--epochs", "2")),
+        ("knowledge_graph", ("--epochs=1", "--width=16", "--batch=8192", "--ranked=100")),
     ],
 )
 def test_an_example_learns_as_plain_pyg_does(run, name, arguments):

@@ -15,7 +15,8 @@ from hetune.variants.registry import KernelSource, Registry, Toolchain
 
 @pytest.fixture(scope="session")
 def toolchain() -> Toolchain:
-    return Toolchain.detect()
+    found = Toolchain.detect()
+    return replace(found, compiler=found.compiler.removesuffix(" -fuse-ld=gold"))
 
 
 @pytest.fixture

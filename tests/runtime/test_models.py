@@ -184,16 +184,6 @@ def test_layers_of_a_model_share_a_graph_and_its_indexes(kind, x, edges, graph, 
     assert len({id(rows) for each in traced for rows in each.values()}) == len(traced) / 2
 
 
-def test_small_new_graphs_are_left_to_each_layer(x, edges, graph):
-    """That one layer saw a graph makes it no known one to the next."""
-    model = sequential(graph).eval()
-    fast = hetune.compile(model)
-    fast(x, *edges)
-    assert {layer.reason for layer in fast.report().layers} == {"the graph is small and new"}
-    fast(x, *edges)
-    assert all(ran(fast).values())
-
-
 # As the model.
 
 

@@ -33,7 +33,7 @@ def graph_of(*triples: tuple[str, str, str]) -> HeteroGraph:
 
 
 ONE, OTHER = graph_of(LIKES, HATES), graph_of(HATES, LIKES)
-X = torch.randn(2, 8, generator=torch.Generator().manual_seed(0))
+X = torch.randn(2, 7, generator=torch.Generator().manual_seed(0))
 
 
 def typed(order: list[int]) -> HeteroGraph:
@@ -60,11 +60,11 @@ def without_gradients():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: nn.RGCN(8, 4, 2),
-        lambda: nn.RGCN(8, 4, 2, num_bases=2),
-        lambda: nn.RGAT(8, 4, 2, relation_attention=True),
-        lambda: RGCNConv(8, 4, 2).eval(),
-        lambda: RGCNConv(8, 4, 2, flow="target_to_source").eval(),
+        lambda: nn.RGCN(7, 7, 2),
+        lambda: nn.RGCN(7, 7, 2, num_bases=2),
+        lambda: nn.RGAT(7, 7, 2, relation_attention=True),
+        lambda: RGCNConv(7, 7, 2).eval(),
+        lambda: RGCNConv(7, 7, 2, flow="target_to_source").eval(),
     ],
 )
 def test_relations_in_another_order_give_the_same_rows(make):
@@ -85,7 +85,7 @@ def test_relations_in_another_order_give_the_same_rows(make):
     torch.testing.assert_close(hetune.compile(fast)(X, OTHER), fast(X, ONE))
 
 
-@pytest.mark.parametrize("make", [lambda: nn.RGCN(8, 4, 2), lambda: RGCNConv(8, 4, 2)])
+@pytest.mark.parametrize("make", [lambda: nn.RGCN(7, 7, 2), lambda: RGCNConv(7, 7, 2)])
 def test_a_call_in_the_original_module_meets_the_same_weights(make):
     layer = make()
     fast = hetune.compile(layer, vocabulary=ONE)
@@ -116,7 +116,7 @@ def test_types_of_nodes_in_another_order_give_the_same_rows(make):
 
 
 def test_other_names_are_refused_and_the_difference_is_shown():
-    fast = hetune.compile(nn.RGCN(8, 4, 2), vocabulary={"relations": ["likes", "hates"]})
+    fast = hetune.compile(nn.RGCN(7, 7, 2), vocabulary={"relations": ["likes", "hates"]})
     assert fast.vocabulary == Vocabulary(relations=("likes", "hates"))
     with pytest.raises(InputError, match="has 'knows', which the layer lacks, and lacks 'likes'"):
         fast(X, graph_of(HATES, ("ann", "knows", "bob")))
@@ -131,8 +131,8 @@ def test_other_names_are_refused_and_the_difference_is_shown():
 
 def test_other_node_types_are_refused():
     graph = typed([0, 1])
-    fast = hetune.compile(nn.RGAT(8, 4, 2), vocabulary=graph)
-    x = torch.randn(5, 8)
+    fast = hetune.compile(nn.RGAT(7, 7, 2), vocabulary=graph)
+    x = torch.randn(5, 7)
     fast(x, graph)
     named = {"node_types": ["writer", "paper"], "relations": ["writes", "cites"]}
     other = HeteroGraph(
@@ -160,8 +160,8 @@ def test_other_node_types_are_refused():
 @pytest.mark.parametrize(
     ("layer", "vocabulary", "message"),
     [
-        (nn.RGCN(8, 4, 2), {"relations": ["a"]}, "has 1 relations but the layer was made for 2"),
-        (nn.RGCN(8, 4, 2), {"node_types": ["a"]}, "the vocabulary has no relations"),
+        (nn.RGCN(7, 7, 2), {"relations": ["a"]}, "has 1 relations but the layer was made for 2"),
+        (nn.RGCN(7, 7, 2), {"node_types": ["a"]}, "the vocabulary has no relations"),
         (
             nn.HGT(8, 8, typed([0, 1]).metadata()),
             typed([1, 0]),
@@ -175,7 +175,7 @@ def test_a_vocabulary_has_to_be_the_layers(layer, vocabulary, message):
 
 
 def test_edge_tensors_bring_the_layers_numbers():
-    layer = RGCNConv(8, 4, 2)
+    layer = RGCNConv(7, 7, 2)
     fast = hetune.compile(layer, vocabulary=ONE)
     edges = torch.stack([ONE.src, ONE.dst]).long(), ONE.etype.long()
     torch.testing.assert_close(fast(X, *edges), layer(X, *edges))

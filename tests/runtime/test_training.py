@@ -125,7 +125,7 @@ def test_frozen_parameters_cost_nothing(fast, rgcn, x, graph):
     fast(x, graph).sum().backward()
     assert rgcn.root.grad.any()
     assert rgcn.weight.grad is None
-    assert [*fast._training._runners] == [("root",)]
+    assert [*fast._training._runners] == [("root", False)]
     (runner,) = fast._training._runners.values()
     assert runner.reads == ("x",)
 

@@ -62,7 +62,7 @@ def raw_deflate(content):
     return stream.compress(content) + stream.flush()
 
 
-BOMB = bytes(100_000_000)
+BOMB = bytes(30_000_000)
 GZIPPED, DEFLATED = gzip.compress(BOMB), zlib.compress(BOMB)
 
 

@@ -23,7 +23,6 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.frontend.call import Call
-from hetune.variants.frontend.module_run import ModuleRun
 from hetune.variants.frontend.parameters_version import ParametersVersion
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 from hetune.variants.graph.lazy_tensors import materialized
@@ -73,7 +72,6 @@ class Adapter:
         metadata: Node types and canonical edge types that it was made for, where it was.
         vocabulary: Names of the types that its weights are for, in their order, where it was told.
         is_reversed: Messages go from ``edge_index[1]`` to ``edge_index[0]``.
-        module_run: What a run of the module itself takes, where graphs may be left to it.
         read: Reads its calls; None: they are read as ``(x, edge_index, edge_type)`` or
             ``(x_dict, edge_index_dict)``, by the signature.
         result_shape: Of each node's row of what calls return, where `read` reads them and it is a
@@ -93,7 +91,6 @@ class Adapter:
         *,
         metadata: Metadata | None = None,
         is_reversed: bool = False,
-        module_run: ModuleRun | None = None,
         graph_refusal: Callable[[Any, HeteroGraph], str | None] | None = None,
         order_refusal: Callable[[Any, ByType, ByType], str | None] | None = None,
         read: Reader | None = None,
@@ -109,7 +106,6 @@ class Adapter:
         self.metadata = metadata
         self.vocabulary: Vocabulary | None = None
         self.is_reversed = is_reversed
-        self.module_run = module_run
         self._graph_refusal = graph_refusal
         self._order_refusal = order_refusal
         self._weights = weights

@@ -17,7 +17,6 @@ from hetune.variants.frontend.adapter import (
     refusal,
 )
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
-from hetune.variants.frontend.module_run import ModuleRun
 from hetune.variants.frontend.pyg_lazy import is_uninitialized
 from hetune.variants.frontend.pyg_node_ids import adapt_ids, are_ids
 from hetune.variants.frontend.pyg_order import order_refusal
@@ -98,7 +97,6 @@ def _adapt_rgcn(module: Any) -> Adapter | Unsupported:
         weights,
         module.num_relations,
         is_reversed=module.flow == "target_to_source",
-        module_run=_rgcn_run(module, widths),
         graph_refusal=_mean_of_all_edges if _may_average_all_edges(module, aggr) else None,
         takes_ids=type(module).__name__ == "RGCNConv" and not blocks,
     )
@@ -107,19 +105,6 @@ def _adapt_rgcn(module: Any) -> Adapter | Unsupported:
 def _aggregation(module: Any) -> str:
     """Whether it is "mean" or "add"; "" for others."""
     return {"mean": "mean", "add": "add", "sum": "add"}.get(str(module.aggr), "")
-
-
-def _rgcn_run(module: Any, width: int) -> ModuleRun:
-    if type(module).__name__ == "FastRGCNConv":
-        return ModuleRun(150, _edge_with_weights(width, module.out_channels))
-    relations = module.num_relations
-    edge, node = 0.01 * relations + 2e-3 * width, 2e-3 * relations * module.out_channels
-    return ModuleRun(100 + 90 * relations, edge, node)
-
-
-def _edge_with_weights(d_in: int, d_out: int) -> float:
-    """Microseconds of an edge that gets its relation's weights copied."""
-    return 0.4 + 5e-4 * d_in * d_out
 
 
 def _may_average_all_edges(module: Any, aggr: str) -> bool:
@@ -191,9 +176,6 @@ def _adapt_rgat(module: Any) -> Adapter | Unsupported:
         weights,
         module.num_relations,
         is_reversed=module.flow == "target_to_source",
-        module_run=ModuleRun(
-            200, _edge_with_weights(module.in_channels, heads * width), refuses_ids=True
-        ),
         dropout={"mask": share} if share > 0 else {},
         mode=dropout,
     )
@@ -255,7 +237,6 @@ def _adapt_hgt(module: Any) -> Adapter | Unsupported:
         weights,
         len(edge_types),
         metadata=(node_types, edge_types),
-        module_run=ModuleRun(900 + 125 * len(edge_types), 0.25 + 4e-3 * d_out),
         order_refusal=order_refusal,
     )
 

@@ -126,8 +126,10 @@ class TracedReader:
         return parameters_at(self._places)
 
     def _weights(self) -> dict[str, Tensor]:
+        """In float64, or in float32 where gradients go back through each operator."""
+        dtype = torch.float32 if torch.is_grad_enabled() else torch.float64
         exact = {
-            name: tensor.double() if tensor.is_floating_point() else tensor
+            name: tensor.to(dtype) if tensor.is_floating_point() else tensor
             for name, tensor in self.parameters().items()
         }
         return {name: w.float() for name, w in weights_of(self.traced, exact).items()}

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from hetune.variants.passes.edge_gradients import Gradient, edge_gradients
 from hetune.variants.passes.gradient import differentiate
 from hetune.variants.passes.pipeline import run_passes
 from hetune.variants.passes.stages import Stage, stages, traffic
@@ -41,6 +42,25 @@ def backward(program: Program, wanted: Iterable[str]) -> Backward:
         ProgramError: There are none; says why.
     """
     return _backward(program, tuple(wanted))
+
+
+def backward_by_edges(
+    program: Program, wanted: Iterable[str]
+) -> tuple[tuple[Gradient, ...], tuple[Stage, ...]] | None:
+    """Gradients, and what computes them, where edges come once; None: they are not by edges.
+
+    Raises:
+        ProgramError: There are none; says why.
+    """
+    return _backward_by_edges(program, tuple(wanted))
+
+
+@functools.lru_cache(maxsize=256)
+def _backward_by_edges(
+    program: Program, wanted: tuple[str, ...]
+) -> tuple[tuple[Gradient, ...], tuple[Stage, ...]] | None:
+    found = edge_gradients(program, wanted)
+    return None if found is None else (found[1], stages(found[0]))
 
 
 @functools.lru_cache(maxsize=256)

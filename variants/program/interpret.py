@@ -203,7 +203,8 @@ class _Machine:
     ) -> Tensor:
         match op:
             case Take(x, space, end, group):
-                return known[x][self._take_index(types[x].space, space, end, group)]
+                index = self._take_index(types[x].space, space, end, group)
+                return known[x].index_select(0, index)
             case Linear(x, w):
                 return self._linear(known[x], known[w], types[w].space, out)
             case Map(fn, args, const):

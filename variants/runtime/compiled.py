@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -32,7 +31,6 @@ from hetune.variants.runtime.call_kinds import CallKinds
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.choice import Choice, check_demands
 from hetune.variants.runtime.edges import GraphCache
-from hetune.variants.runtime.first_sight import FirstSight
 from hetune.variants.runtime.float32_range import OUTGROWN, OutgrownError, Overflow, may_differ
 from hetune.variants.runtime.graph_break import outside_of_graphs
 from hetune.variants.runtime.graph_ops import GraphCalls, graph_calls
@@ -79,7 +77,6 @@ class CompiledLayer(ModuleWrapper):
         self._weights, self._graphs = WeightCache(), GraphCache()
         self._autocast, self._training = Autocast(), Training(backend)
         self._sharing, self._last = sharing or LayerSharing(), LastCall()
-        self._first_sight: FirstSight | None = None
         self._graph_calls: GraphCalls | None = None
         self._kinds = CallKinds[CompiledLayer]()
         self.training = module.training
@@ -116,9 +113,6 @@ class CompiledLayer(ModuleWrapper):
         self._promoted = {variant.id: variant for variant in variants}
         self._adapter, self._graphs = adapter, self._sharing.graphs(adapter)
         self._graph_calls = graph_calls(adapter, self._run)
-        run = adapter.module_run
-        if run is not None and self._policy.is_free and self._runs.backend.name == "cpp":
-            self._first_sight = FirstSight(adapter, run, self._graphs)
         return adapter
 
     def _traced(self, call: Arguments | None) -> Adapter | Unsupported:
@@ -171,12 +165,6 @@ class CompiledLayer(ModuleWrapper):
         memory_limit: int | None = None,
         out: Tensor | None = None,
     ) -> Any:
-        is_free = variant is None and memory_limit is None and out is None
-        first_sight = self._first_sight if is_free else None
-        if first_sight and first_sight.is_left_to_module(self.module, args, kwargs):
-            self._last.set(None, "the graph is small and new")
-            with suppress(Exception):  # what is wrong is said in our own words
-                return self.module(*args, **kwargs)
         check_demands(memory_limit)
         if out is not None and (not isinstance(out, Tensor) or is_wrapper(out)):
             raise InputError(f"out is a {type(out).__name__}: give a tensor that has memory")

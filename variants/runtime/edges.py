@@ -35,7 +35,6 @@ class GraphCache:
     def __init__(self, shared: GraphCache | None = None) -> None:
         self._shared = shared
         self._graphs: OrderedDict[_Key, _Entry] = shared._graphs if shared else OrderedDict()
-        self._met: dict[int, tuple[weakref.ref[Tensor], ...]] = {}
         # A tensor may die, and take its graph along, while this thread holds the lock.
         self._lock: threading.RLock = shared._lock if shared else threading.RLock()
 
@@ -81,21 +80,6 @@ class GraphCache:
         """
         tensors = call.tensors
         return self.graph(tensors, call.others, call.graph) if tensors else call.graph()
-
-    def is_new(self, tensors: Sequence[Tensor], others: tuple[object, ...]) -> bool:
-        """Whether these tensors are asked for the first time; the next time they are not new.
-
-        Tensors that a graph was made of are not, either, written to since or not.
-        """
-        met = self._met.get(id(tensors[0]))
-        if met is not None and all(ref() is t for ref, t in zip(met, tensors, strict=True)):
-            return False
-        if self._graphs and (*others, *map(id, tensors)) in self._graphs:
-            return False
-        if len(self._met) >= _MOST:  # threads do not wait for each other
-            self._met.clear()
-        self._met[id(tensors[0])] = tuple(map(weakref.ref, tensors))
-        return True
 
     def _forgetting(self, key: _Key) -> Callable[[weakref.ref[Tensor]], None]:
         """What to do when a tensor of this key dies."""

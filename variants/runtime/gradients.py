@@ -16,18 +16,20 @@ from hetune.variants.errors import MemoryLimitError, ProgramError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.reverse import reversed_graph
 from hetune.variants.graph.state import GraphSlot
-from hetune.variants.passes.backward import backward
+from hetune.variants.passes.backward import backward, backward_by_edges
+from hetune.variants.passes.edge_gradients import EdgeTerm, Gradient, names_of
 from hetune.variants.passes.stages import Stage
 from hetune.variants.plan.variants import Variant
 from hetune.variants.program.interpret import interpret_results
 from hetune.variants.program.limitation import limitation
-from hetune.variants.program.nodes import Program, Space, Type, operands
+from hetune.variants.program.nodes import End, Program, Space, Type, operands
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.choice import Choice
 from hetune.variants.runtime.domain import split_relations
 from hetune.variants.runtime.float32_range import Overflow, may_differ
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.plan_inputs import weights_of
+from hetune.variants.runtime.row_sums import add_rows
 from hetune.variants.runtime.warm import Progress, compile_kernels
 
 _Done = TypeVar("_Done")
@@ -57,7 +59,7 @@ class StageRunner:
         found = Compiler(self._runs.backend).schedule(self._stage.program)
         return {variant.id: variant for variant in found}
 
-    @property
+    @cached_property
     def reads(self) -> tuple[str, ...]:
         """Names of what it is given."""
         return tuple(param.name for param in self._stage.program.params)
@@ -128,6 +130,7 @@ class GradientRunner:
         program: What is differentiated.
         wanted: By which of its parameters.
         backend: What compiles and runs it.
+        by_edges: Whether edges come once, so that none are put in order.
 
     Attributes:
         stages: In order.
@@ -137,17 +140,20 @@ class GradientRunner:
         ProgramError: Something has no derivative.
     """
 
-    def __init__(self, program: Program, wanted: tuple[str, ...], backend: Backend) -> None:
-        found = backward(program, wanted)
-        self._program, self._wanted, self._results = program, wanted, found.results
-        self.stages = tuple(StageRunner(stage, backend) for stage in found.stages)
-        self._again = _computed_again(program, found.stages)
+    def __init__(
+        self, program: Program, wanted: tuple[str, ...], backend: Backend, by_edges: bool = False
+    ) -> None:
+        self._program, self._wanted = program, wanted
+        self._results, stages = _gradients(program, wanted, by_edges)
+        self.stages = tuple(StageRunner(stage, backend) for stage in stages)
+        self._again = _computed_again(program, stages)
         read = {name for stage in self.stages for name in stage.reads}
         self.reads = tuple(
             param.name
             for param in program.params
             if param.name in read and param.role != "constant"
         )
+        self._kept = {name for each in self._results for name in names_of(each)}
         self._last_read = {name: i for i, stage in enumerate(self.stages) for name in stage.reads}
 
     def run(self, graph: HeteroGraph, policy: Policy, values: Rows) -> dict[str, Tensor]:
@@ -166,10 +172,11 @@ class GradientRunner:
         for i, stage in enumerate(self.stages):
             known |= self._within(stage.run, i, graph, policy)(known)
             for name in stage.reads:
-                if self._last_read[name] == i and name not in self._results:
+                if self._last_read[name] == i and name not in self._kept:
                     del known[name]
         return {
-            name: known[result] for name, result in zip(self._wanted, self._results, strict=True)
+            name: known[result] if isinstance(result, str) else _sum_of(result, known, graph)
+            for name, result in zip(self._wanted, self._results, strict=True)
         }
 
     def check_memory(self, graph: HeteroGraph, policy: Policy) -> None:
@@ -229,16 +236,36 @@ class GradientRunner:
         return sum(
             taken
             for name, taken in found.items()
-            if self._last_read.get(name, -1) >= i or name in self._results
+            if self._last_read.get(name, -1) >= i or name in self._kept
         )
 
 
+def _gradients(
+    program: Program, wanted: tuple[str, ...], by_edges: bool
+) -> tuple[tuple[Gradient, ...], tuple[Stage, ...]]:
+    found = backward_by_edges(program, wanted) if by_edges else None
+    if found is None:
+        whole = backward(program, wanted)
+        return whole.results, whole.stages
+    return found
+
+
+def _sum_of(terms: tuple[EdgeTerm, ...], rows: Rows, graph: HeteroGraph) -> Tensor:
+    first = rows[terms[0].rows]
+    count = graph.num_etypes if terms[0].end is End.NONE else graph.num_nodes
+    ids = {End.SRC: graph.src, End.DST: graph.dst, End.NONE: graph.etype}
+    found = first.new_zeros(count, *first.shape[1:])
+    for term in terms:
+        add_rows(found, ids[term.end], rows[term.rows].view_as(first), term.factor)
+    return found
+
+
 def gradient_runner(
-    program: Program, wanted: tuple[str, ...], backend: Backend
+    program: Program, wanted: tuple[str, ...], backend: Backend, by_edges: bool = False
 ) -> GradientRunner | str:
-    """What computes gradients by some parameters, or why nothing does."""
+    """What computes gradients by some parameters, or why nothing does: see `GradientRunner`."""
     try:
-        runner = GradientRunner(program, wanted, backend)
+        runner = GradientRunner(program, wanted, backend, by_edges)
     except ProgramError as error:
         return str(error)
     reasons = (stage.limitation for stage in runner.stages)

@@ -45,7 +45,7 @@ def squared_distances(rows: Tensor, keys: Tensor) -> Tensor:
     of_rows, of_keys = rows.square().sum(-1).unsqueeze(-1), keys.square().sum(-1).unsqueeze(-2)
     add_product = torch.addmm if rows.dim() == 2 else torch.baddbmm
     found = add_product(of_keys, rows, keys.mT, alpha=-2)
-    for block in row_blocks((rows, keys), found.shape):
+    for block in row_blocks((rows, keys), found.shape) if found.numel() else ():
         part, own = found[..., block, :], of_rows[..., block, :]
         part += own
         least = (part.detach() - of_keys.detach() * _NEAR).amin(-1, keepdim=True)

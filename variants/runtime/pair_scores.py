@@ -90,7 +90,9 @@ def edge_scores(
     everyone = torch.arange(counts[Space.NODE], device=nodes.device)
     widest = max(kind.width for kind in program.types.values() if kind.space is Space.EDGE)
     parts = []
-    for rows in torch.split(torch.arange(len(nodes)), max(1, _AT_ONCE // (widest * len(everyone)))):
+    for rows in torch.split(
+        torch.arange(len(nodes)), max(1, _AT_ONCE // max(widest * len(everyone), 1))
+    ):
         fixed = nodes[rows].repeat_interleave(len(everyone)).int()
         others = everyone.repeat(len(rows)).int()
         graph = HeteroGraph(
@@ -145,7 +147,10 @@ class _Run:
 
         def given(name: str) -> Tensor:
             table = self._values[name]
-            return table if candidates is None else table[candidates]
+            if candidates is None:
+                return table
+            rows = table.index_select(0, candidates.flatten())
+            return rows.view(*candidates.shape, *table.shape[1:])
 
         found = {name: given(table) for name, table in score.tables.items()}
         if score.keys is not None:

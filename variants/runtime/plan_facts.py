@@ -11,7 +11,16 @@ from hetune.variants.kernel.blocks import takes_any_order
 from hetune.variants.kernel.nodes import Buffer
 from hetune.variants.plan.facts import reordered_features
 from hetune.variants.plan.nodes import Plan
-from hetune.variants.program.nodes import Param, Space, Type
+from hetune.variants.program.nodes import (
+    Einsum,
+    Let,
+    Param,
+    Program,
+    Reshape,
+    Space,
+    Take,
+    Type,
+)
 
 _MOST = 1024
 
@@ -41,6 +50,10 @@ class PlanFacts:
         reordered: Names of features of edges that launches read in the index's order.
         results: What runs return.
         takes_any_order: Whether launches read edges and pairs one by one, in whatever order.
+        weights: The weights that are given.
+        read: Names of weights, and of what is computed of them, that launches read.
+        made: The program of what is computed of weights alone; None where nothing is.
+        is_moved: Whether that has the elements of weights, in another order.
     """
 
     features: tuple[Param, ...]
@@ -48,6 +61,10 @@ class PlanFacts:
     reordered: tuple[str, ...]
     results: tuple[StoredResult, ...]
     takes_any_order: bool
+    weights: tuple[Param, ...]
+    read: frozenset[str]
+    made: Program | None
+    is_moved: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +104,9 @@ def facts_of(plan: Plan) -> PlanFacts:
     """What is known of a plan's runs."""
     program, buffers = plan.program, {buffer.name: buffer for buffer in plan.temporaries}
     types, params = program.types, program.params
-    edges = reordered_features(program)
+    edges, weights = reordered_features(program), tuple(p for p in params if p.role == "weight")
+    read = {buffer.name for launch in plan.launches for buffer in launch.buffers}
+    lets = plan.weights
     return PlanFacts(
         tuple(param for param in params if param.role == "feature"),
         tuple(param.name for param in params if param.role == "constant"),
@@ -97,7 +116,20 @@ def facts_of(plan: Plan) -> PlanFacts:
             for buffer, name in zip(plan.results, program.results, strict=True)
         ),
         not plan.constants and all(map(takes_any_order, plan.launches)),
+        weights,
+        frozenset(read | {view.base for view in plan.views}),
+        Program(program.name, weights, lets, (lets[-1].name,)) if lets else None,
+        all(map(_only_moves, lets)),
     )
+
+
+def _only_moves(let: Let) -> bool:
+    """Whether a value has the elements of another one, in another order."""
+    match let.op:
+        case Einsum(spec=spec, args=(_,)):
+            given, made = spec.split("->")
+            return sorted(given) == sorted(made)
+    return isinstance(let.op, Reshape | Take)
 
 
 @_once

@@ -17,18 +17,17 @@ from hetune.variants.program.apply import apply_map
 from hetune.variants.program.interpret import interpret_all
 from hetune.variants.program.nodes import (
     Count,
-    Einsum,
     End,
     Let,
     Map,
     Param,
     Program,
-    Reshape,
     Space,
     Take,
 )
 from hetune.variants.program.text import show_type
 from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.plan_facts import facts_of
 
 _END_TYPES = GraphSlot[None, bytes]()
 
@@ -51,28 +50,16 @@ def weights_of(
     Raises:
         InputError: The graph has more or fewer types than a parameter has rows.
     """
-    params = _weights(plan)
-    for param in params:
+    facts = facts_of(plan)
+    for param in facts.weights:
         _check_rows(param, values[param.name], graph)
-    read = {buffer.name for launch in plan.launches for buffer in launch.buffers}
-    read |= {view.base for view in plan.views}
-    found = {p.name: values[p.name].detach() for p in params if p.name in read}
-    if plan.weights:
-        part = Program(plan.program.name, params, plan.weights, (plan.weights[-1].name,))
-        if all(map(_only_moves, plan.weights)):
-            dtype = torch.float32
-        exact = {p.name: values[p.name].detach().to(dtype) for p in params}
-        found = {**interpret_all(part, exact, graph, wanted=read), **found}
+    given = {param.name: values[param.name].detach() for param in facts.weights}
+    found = {name: value for name, value in given.items() if name in facts.read}
+    if facts.made is not None:
+        dtype = torch.float32 if facts.is_moved else dtype
+        exact = {name: value.to(dtype) for name, value in given.items()}
+        found = {**interpret_all(facts.made, exact, graph, wanted=facts.read), **found}
     return {name: materialized(value.float()) for name, value in found.items()}
-
-
-def _only_moves(let: Let) -> bool:
-    """Whether a value has the elements of another one, in another order."""
-    match let.op:
-        case Einsum(spec=spec, args=(_,)):
-            given, made = spec.split("->")
-            return sorted(given) == sorted(made)
-    return isinstance(let.op, Reshape | Take)
 
 
 class TypesRead(NamedTuple):
@@ -90,7 +77,7 @@ class TypesRead(NamedTuple):
     def by(cls, plan: Plan) -> TypesRead:
         """What it reads for a plan."""
         return cls(
-            any(param.type.space is Space.NTYPE for param in _weights(plan)),
+            any(param.type.space is Space.NTYPE for param in facts_of(plan).weights),
             any(isinstance(let.op, Take) for let in plan.weights),
         )
 
@@ -107,10 +94,6 @@ def _end_types(graph: HeteroGraph) -> bytes:
         return b"".join(types.cpu().numpy().tobytes() for types in ends)
 
     return graph.state.of(_END_TYPES, None, build)
-
-
-def _weights(plan: Plan) -> tuple[Param, ...]:
-    return tuple(param for param in plan.program.params if param.role == "weight")
 
 
 def _check_rows(param: Param, value: Tensor, graph: HeteroGraph) -> None:

@@ -52,6 +52,8 @@ class ScoreCandidates:
         nodes, rels, count = nodes.long(), rels.long(), given.num_entities
         ends = (nodes, nodes[:0]) if side == "tail" else (nodes[:0], nodes)
         check_ids((ends[0], rels, ends[1]), count, given.num_relations)
+        if not len(nodes) * count:
+            return next(iter(given.entities.values())).new_empty((len(nodes), count))
         if self._traced is not None:
             values = {**given.entities, **self._traced.weights_of(given.weights)}
             return self._scores.of_all(values, nodes, rels, side)
@@ -61,7 +63,9 @@ class ScoreCandidates:
             fixed = nodes[rows].repeat_interleave(count)
             heads, tails = (fixed, everyone.repeat(len(rows)))[:: 1 if side == "tail" else -1]
             types = rels[rows].repeat_interleave(count)
-            parts.append(layer(heads, types, tails, *given.entities.values()).view(-1, count))
+            parts.append(
+                layer(heads, types, tails, *given.entities.values()).view(len(rows), count)
+            )
         return torch.cat(parts)
 
     def chunks(

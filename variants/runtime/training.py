@@ -24,6 +24,7 @@ from hetune.variants.frontend.autocast import full_precision
 from hetune.variants.frontend.call import Call
 from hetune.variants.frontend.dropout import DropoutMasks
 from hetune.variants.frontend.type_order import order_of
+from hetune.variants.graph.edge_batch import EdgeBatch
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.passes.gradient import gradient_name
 from hetune.variants.program.nodes import Program
@@ -44,19 +45,24 @@ class Training:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._runners: dict[tuple[str, ...], GradientRunner | Unsupported] = {}
+        self._runners: dict[tuple[object, ...], GradientRunner | Unsupported] = {}
 
-    def gradients(self, program: Program, wanted: tuple[str, ...]) -> GradientRunner | Unsupported:
+    def gradients(
+        self, program: Program, wanted: tuple[str, ...], graph: HeteroGraph
+    ) -> GradientRunner | Unsupported:
         """What computes gradients by some parameters, or why nothing does.
 
         Args:
             program: Of the layer.
             wanted: By which of its parameters.
+            graph: Of the call.
         """
-        if wanted not in self._runners:
-            found = gradient_runner(program, wanted, self._backend)
-            self._runners[wanted] = _unsupported(found) if isinstance(found, str) else found
-        return self._runners[wanted]
+        by_edges = isinstance(graph, EdgeBatch)
+        if (*wanted, by_edges) not in self._runners:
+            found = gradient_runner(program, wanted, self._backend, by_edges)
+            runner = _unsupported(found) if isinstance(found, str) else found
+            self._runners[*wanted, by_edges] = runner
+        return self._runners[*wanted, by_edges]
 
     def results(
         self,
@@ -88,7 +94,7 @@ class Training:
             return forward({**inputs, **masks.rows()})
         if out is not None:
             return _unsupported("out= has none")
-        found = self._parameters(adapter, call, inputs)
+        found = self._parameters(adapter, call, inputs, graph)
         if isinstance(found, Unsupported):
             return found
         parameters, runner = found
@@ -115,13 +121,13 @@ class Training:
             VariantError: The module does.
         """
         with torch.enable_grad():
-            found = self._parameters(adapter, call, call.inputs(graph))
+            found = self._parameters(adapter, call, call.inputs(graph), graph)
         if isinstance(found, Unsupported):
             raise VariantError(f"this call runs in the original module: {found.reason}")
         return found[1]
 
     def _parameters(
-        self, adapter: Adapter, call: Call, inputs: Mapping[str, Tensor]
+        self, adapter: Adapter, call: Call, inputs: Mapping[str, Tensor], graph: HeteroGraph
     ) -> tuple[dict[str, Tensor], GradientRunner | None] | Unsupported:
         """The program's features and weights as torch differentiates them, and their gradients."""
         reason = _backward_hooks(adapter.module) or call.gradient_refusal()
@@ -132,7 +138,7 @@ class Training:
         given = {name: inputs[name] for name in features if name not in adapter.dropout}
         found = {**given, **weights}
         wanted = tuple(name for name, tensor in found.items() if tensor.requires_grad)
-        runner = self.gradients(adapter.program, wanted) if wanted else None
+        runner = self.gradients(adapter.program, wanted, graph) if wanted else None
         return runner if isinstance(runner, Unsupported) else (found, runner)
 
 
@@ -160,7 +166,8 @@ class _Backward:
 
     def runner(self, needed: Sequence[bool]) -> GradientRunner:
         """What computes the gradients that are needed."""
-        runner = self.training.gradients(self.program, tuple(compress(self.names, needed)))
+        wanted = tuple(compress(self.names, needed))
+        runner = self.training.gradients(self.program, wanted, self.graph)
         assert isinstance(runner, GradientRunner)
         return runner
 

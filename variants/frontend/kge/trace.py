@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from hetune.variants.errors import HetuneError, ProgramError
+from hetune.variants.frontend.kge.differences import with_products_of_sums
 from hetune.variants.frontend.kge.layer import RowPlace, ScoreLayer
 from hetune.variants.frontend.kge.values import TorchSteps, TripleValues
 from hetune.variants.frontend.tracing.alignment import is_rows, rows_of
@@ -152,7 +153,8 @@ def _traced(layer: ScoreLayer, triples: _RandomTriples) -> TracedScore:
         for param in names
         if param in used
     )
-    program = Program(getattr(layer.function, "__name__", "score"), params, lets, (name,))
+    whole = Program(getattr(layer.function, "__name__", "score"), params, lets, (name,))
+    program = with_products_of_sums(whole)
     try:
         verify(program)
     except ProgramError as error:
