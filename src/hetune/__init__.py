@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hetune.costmodel.version import release
 
 if TYPE_CHECKING:
-    from hetune import errors, kge, layers, nn
+    from hetune import distributed, errors, kge, layers, nn
     from hetune.costmodel.selection.compile import compile
     from hetune.costmodel.selection.explanation import Explanation
     from hetune.costmodel.selection.selector import Selector
@@ -42,6 +42,7 @@ __all__ = [
     "Vocabulary",
     "__version__",
     "compile",
+    "distributed",
     "errors",
     "generate",
     "kge",
@@ -74,7 +75,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("errors", "kge", "layers", "nn"):
+    if name in ("distributed", "errors", "kge", "layers", "nn"):
         return importlib.import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -55,7 +55,15 @@ ORDER = (
     "hetune.clients",
 )
 # The public names: what users import, and so may the service and the clients.
-PUBLIC = {"hetune", "hetune.dgl", "hetune.errors", "hetune.kge", "hetune.layers", "hetune.nn"}
+PUBLIC = {
+    "hetune",
+    "hetune.dgl",
+    "hetune.distributed",
+    "hetune.errors",
+    "hetune.kge",
+    "hetune.layers",
+    "hetune.nn",
+}
 # Both come after programs, and neither needs the other.
 STRANGERS = {("hetune.variants.passes", "hetune.variants.frontend")}
 

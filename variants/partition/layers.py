@@ -15,11 +15,14 @@ from hetune.variants.errors import InputError, MemoryLimitError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.frontend.program_layer import ProgramLayer
+from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.partition.partitions import Partitions
 from hetune.variants.partition.row_files import digest_of, gathered
 from hetune.variants.program.locality import reads_near_nodes
 from hetune.variants.program.sources import with_sources
 from hetune.variants.program.text import show
+from hetune.variants.runtime.backends import backend_of
+from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.compiled import CompiledLayer
 
@@ -35,6 +38,8 @@ _NODE_BYTES = 5
 @dataclass(frozen=True, slots=True)
 class PartitionedLayer:
     """A layer of a run, and what its rows go through before the next layer.
+
+    Pickled, for workers that are trusted, it is its module, which is compiled where it is loaded.
 
     Attributes:
         layer: Compiled to choose for every part.
@@ -69,6 +74,23 @@ class PartitionedLayer:
         width = self.adapter.width + self.adapter.result_width
         tables = 4 * min(edges, 2 * rows) * self.adapter.result_width
         return _EDGE_BYTES * edges + 4 * rows * width + tables + _NODE_BYTES * num_nodes
+
+    def __reduce__(self) -> Any:
+        layer = self.layer
+        made = layer.module, layer._runs.backend.name, layer._policy, layer.vocabulary
+        return _loaded, (*made, self.functions)
+
+
+def _loaded(
+    module: nn.Module,
+    backend: str,
+    policy: Policy,
+    vocabulary: Vocabulary | None,
+    functions: tuple[RowFunction, ...],
+) -> PartitionedLayer:
+    made = module, backend_of(module, backend, policy.precision), policy, vocabulary
+    (found,) = partitioned_layers([CompiledLayer(*made), *functions])
+    return found
 
 
 def partitioned_layers(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,7 +102,7 @@ class Partitions(ABC):
 
 
 class GraphPartitions(Partitions):
-    """Those of a graph in memory.
+    """Those of a graph in memory. Pickled, it is the graph.
 
     Args:
         graph: It gets indexed.
@@ -110,7 +110,7 @@ class GraphPartitions(Partitions):
     """
 
     def __init__(self, graph: HeteroGraph, size: int = RANGE) -> None:
-        self._index = index = GraphIndex.of(graph)
+        self._index, self._size = (index := GraphIndex.of(graph)), size
         indptr = index.indptr.numpy().astype(np.int64)
         self.types, self.node_offsets, self.num_edges = graph, graph.node_offsets, graph.num_edges
         self.bounds = bounds_of(indptr, 1, size)
@@ -122,6 +122,9 @@ class GraphPartitions(Partitions):
         here = slice(self.starts[first], self.starts[last])
         index = self._index
         return RangeEdges(*(ids.numpy()[here] for ids in (index.src, index.dst, index.etype)))
+
+    def __reduce__(self) -> Any:
+        return GraphPartitions, (self.types, self._size)
 
 
 def bounds_of(before: NDArray[np.int64], block: int, size: int) -> NDArray[np.int64]:

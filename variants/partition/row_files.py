@@ -92,13 +92,13 @@ class RowWriter:
         found: np.ndarray = np.load(self.path, mmap_mode="r", allow_pickle=False)
         return found
 
-    def write(self, first: int, rows: Tensor) -> str:
+    def write(self, first: int, rows: np.ndarray) -> str:
         """Writes rows from the row `first` on, waits until the disk has them, gives their digest.
 
         Raises:
             PartitionError: They cannot be written.
         """
-        content = rows.detach().cpu().contiguous().numpy()
+        content = np.ascontiguousarray(rows)
         with writing(self.path):
             self._file.seek(self._first + 4 * first * self._shape[1])
             self._file.write(content.data)

@@ -10,18 +10,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
-from hetune.variants.errors import InputError, MemoryLimitError, PartitionError
-from hetune.variants.exhaustion import is_out_of_memory
+from hetune.variants.errors import InputError, PartitionError
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.partition.executor import Executor, InOrder, LayerParts
 from hetune.variants.partition.journal import FinishedPart, Journal
-from hetune.variants.partition.layers import (
-    PartitionedLayer,
-    RowFunction,
-    partitioned_layers,
-    run_part,
-)
+from hetune.variants.partition.layers import RowFunction, partitioned_layers
 from hetune.variants.partition.partitions import GraphPartitions, Partitions
 from hetune.variants.partition.row_files import (
     RowsLike,
@@ -74,11 +69,28 @@ def run_partitions(
         PartitionError: A file cannot be written, or another process is writing it.
         VariantError: There is no such variant.
     """
+    return run_on(InOrder(), model, graph, features, out, memory, variant, progress)
+
+
+def run_on(
+    executor: Executor,
+    model: CompiledLayer | Sequence[CompiledLayer | RowFunction],
+    graph: HeteroGraph | Partitions,
+    features: RowsLike,
+    out: str | os.PathLike[str],
+    memory: int,
+    variant: str | None,
+    progress: Progress | None,
+) -> np.ndarray:
+    """As `run_partitions`, with parts computed by an executor."""
     layers = partitioned_layers([model] if isinstance(model, nn.Module) else model)
     partitions = GraphPartitions(graph.to("cpu")) if isinstance(graph, HeteroGraph) else graph
-    rows = open_rows(features, partitions.num_nodes)
-    if rows.shape[1] != (width := layers[0].adapter.width):
-        raise InputError(f"features have rows of {rows.shape[1]}, and the layer takes {width}")
+    array = open_rows(features, partitions.num_nodes)
+    if array.shape[1] != (width := layers[0].adapter.width):
+        raise InputError(f"features have rows of {array.shape[1]}, and the layer takes {width}")
+    rows: RowsLike = array
+    if isinstance(features, str | os.PathLike):
+        rows = Path(features).absolute()
     path = Path(out)
     work = path.with_name(f"{path.name}.work")
     run = {
@@ -97,9 +109,9 @@ def run_partitions(
         for number, layer in enumerate(layers):
             file, width = work / f"{number}.npy", layer.adapter.result_width
             with RowWriter(file, partitions.num_nodes, width) as writer:
-                given = number, layer, partitions, writer, journal, memory, variant
-                _LayerRun(*given).perform(rows, todo)
-            rows = writer.read()
+                parts = LayerParts(layer, partitions, rows, memory, variant)
+                _LayerRun(number, parts, writer, journal).perform(executor, todo)
+            rows = file.absolute()
         writer.path.replace(path)
         sync_folder(path.resolve().parent)
         shutil.rmtree(work)
@@ -109,65 +121,65 @@ def run_partitions(
 @dataclass(slots=True)
 class _LayerRun:
     number: int
-    layer: PartitionedLayer
-    partitions: Partitions
+    parts: LayerParts
     writer: RowWriter
     journal: Journal
-    memory: int
-    variant: str | None
     share: float = 0.8
     """Of the memory that a part is planned for; less where some did not fit."""
 
-    def perform(self, rows: np.ndarray, progress: _Progress) -> None:
+    def perform(self, executor: Executor, progress: _Progress) -> None:
         """Computes the rows that are not written yet."""
-        starts, bounds = self.partitions.starts, self.partitions.bounds
-        first, finished = 0, self._finished()
-        for stop, after in [*finished, (len(bounds) - 1, len(bounds) - 1)]:
-            while first < stop:
-                last = self._last(first, stop)
-                while (found := self._attempt(rows, first, last)) is None:
-                    last, self.share = (first + last) // 2, self.share / 2
-                low, high = int(bounds[first]), int(bounds[last])
-                digest = self.writer.write(low, found[0])
-                self.journal.add(FinishedPart(self.number, low, high, digest, found[1]))
-                progress.add(int(starts[last] - starts[first]))
-                first = last
-            progress.add(int(starts[after] - starts[stop]))
-            first = after
+        starts, bounds = self.parts.partitions.starts, self.parts.partitions.bounds
+        gaps, running = self._gaps(), dict[tuple[int, int], float]()
+        missing = sum(int(starts[stop] - starts[first]) for first, stop in gaps)
+        progress.add(self.parts.partitions.num_edges - missing)
+        executor.begin(self.parts)
+        while gaps or running:
+            while gaps and len(running) < executor.slots:
+                first, stop = gaps.pop()
+                last = self._last(first, stop, executor.slots)
+                if last < stop:
+                    gaps.append((last, stop))
+                executor.start(first, last)
+                running[first, last] = self.share
+            (first, last), found = executor.result()
+            planned = running.pop((first, last))
+            if found is None:
+                self.share = min(self.share, planned / 2)
+                middle = (first + last) // 2
+                gaps += [(middle, last), (first, middle)]
+                continue
+            low, high = int(bounds[first]), int(bounds[last])
+            digest = self.writer.write(low, found[0])
+            self.journal.add(FinishedPart(self.number, low, high, digest, found[1]))
+            progress.add(int(starts[last] - starts[first]))
 
-    def _attempt(self, rows: np.ndarray, first: int, last: int) -> tuple[Tensor, str] | None:
-        """The rows of some ranges and what computed them; None where several do not fit."""
-        given = self.layer, self.partitions, rows, first, last, self.memory, self.variant
-        try:
-            return run_part(*given)
-        except (MemoryLimitError, MemoryError, RuntimeError) as error:
-            if not (isinstance(error, MemoryLimitError) or is_out_of_memory(error)):
-                raise
-            if last - first == 1:
-                raise MemoryLimitError(f"{error}; give more memory") from error
-        return None
-
-    def _finished(self) -> list[tuple[int, int]]:
-        """Ranges whose rows are there as the journal says, ascending."""
-        bounds, rows = self.partitions.bounds, self.writer.read()
-        found = []
-        for part in self.journal.parts:
+    def _gaps(self) -> list[tuple[int, int]]:
+        """Ranges whose rows are not there as the journal says, descending."""
+        bounds, rows = self.parts.partitions.bounds, self.writer.read()
+        first, gaps = 0, []
+        for part in sorted(self.journal.parts, key=lambda part: part.first):
             if part.layer == self.number and digest_of(rows[part.first : part.last]) == part.digest:
-                first, last = np.searchsorted(bounds, [part.first, part.last]).tolist()
-                found.append((first, last))
-        return sorted(set(found))
+                stop, after = np.searchsorted(bounds, [part.first, part.last]).tolist()
+                gaps += [(first, stop)] if first < stop else []
+                first = max(first, after)
+        gaps += [(first, len(bounds) - 1)] if first < len(bounds) - 1 else []
+        return gaps[::-1]
 
-    def _last(self, first: int, stop: int) -> int:
-        """The end of the ranges that run together with the first one: as many as should fit."""
-        last = first + 1
-        while last < stop and self._bytes(first, last + 1) <= self.share * self.memory:
+    def _last(self, first: int, stop: int, slots: int) -> int:
+        """The end of the ranges that run together with the first one: as many as should fit.
+
+        Where several run at once, a layer has some parts for each.
+        """
+        starts, last = self.parts.partitions.starts, first + 1
+        most = self.parts.partitions.num_edges // (1 if slots == 1 else 2 * slots)
+        while (
+            last < stop
+            and starts[last + 1] - starts[first] <= most
+            and self.parts.bytes_of(first, last + 1) <= self.share * self.parts.memory
+        ):
             last += 1
         return last
-
-    def _bytes(self, first: int, last: int) -> int:
-        starts, bounds = self.partitions.starts, self.partitions.bounds
-        edges, targets = (int(each[last] - each[first]) for each in (starts, bounds))
-        return self.layer.bytes_of(edges, targets, self.partitions.num_nodes)
 
 
 class _Progress:

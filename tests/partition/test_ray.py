@@ -1,0 +1,62 @@
+"""Parts as tasks of Ray: the bits of a run in one process, though a node is lost."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import hetune
+from hetune import distributed
+from hetune.variants.errors import InputError, MemoryLimitError
+from hetune.variants.graph.generate import generate
+from hetune.variants.partition.partitions import GraphPartitions
+
+WIDTH, MEMORY, VARIANT = 32, 3_000_000, "dst/b1024"
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r"pip install 'hetune\[ray\]'"):
+        distributed.run([], generate("aifb", 0.01), torch.zeros(9, 1), tmp_path / "o", memory=1)
+
+
+def test_a_node_that_is_killed_loses_no_work(tmp_path, monkeypatch):
+    ray = pytest.importorskip("ray", reason="needs ray (extra 'ray')")
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    graph = generate("aifb")
+    parts = GraphPartitions(graph, 500)
+    x = np.random.default_rng(0).standard_normal((graph.num_nodes, WIDTH), np.float32)
+    np.save(tmp_path / "x.npy", x)
+    torch.manual_seed(0)
+    layers = [
+        hetune.compile(hetune.nn.RGCN(WIDTH, WIDTH, graph.num_etypes).eval()) for _ in range(2)
+    ]
+    model = [layers[0], torch.relu, layers[1]]
+    given = {"memory": MEMORY, "variant": VARIANT}
+    wanted = hetune.run_partitions(model, parts, x, tmp_path / "here.npy", **given)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        lost, calls = cluster.add_node(num_cpus=1), list[int]()
+        cluster.wait_for_nodes()
+        ray.init(cluster.address, log_to_driver=False)
+
+        def progress(done: int, total: int) -> None:
+            calls.append(done)
+            if len(calls) == 5:
+                cluster.remove_node(lost, allow_graceful=False)
+
+        out = tmp_path / "out.npy"
+        found = distributed.run(model, parts, tmp_path / "x.npy", out, progress=progress, **given)
+        assert np.array_equal(found, wanted)
+        assert calls[-1] == 2 * graph.num_edges
+        assert len(calls) > 16
+        assert not lost.any_processes_alive()
+        assert not out.with_name("out.npy.work").exists()
+        with pytest.raises(MemoryLimitError, match="give more memory"):
+            distributed.run(model, parts, x, tmp_path / "no.npy", memory=30_000)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
