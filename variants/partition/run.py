@@ -130,9 +130,7 @@ class _LayerRun:
     def perform(self, executor: Executor, progress: _Progress) -> None:
         """Computes the rows that are not written yet."""
         starts, bounds = self.parts.partitions.starts, self.parts.partitions.bounds
-        gaps, running = self._gaps(), dict[tuple[int, int], float]()
-        missing = sum(int(starts[stop] - starts[first]) for first, stop in gaps)
-        progress.add(self.parts.partitions.num_edges - missing)
+        gaps, running = self._gaps(progress), dict[tuple[int, int], float]()
         executor.begin(self.parts)
         while gaps or running:
             while gaps and len(running) < executor.slots:
@@ -154,14 +152,16 @@ class _LayerRun:
             self.journal.add(FinishedPart(self.number, low, high, digest, found[1]))
             progress.add(int(starts[last] - starts[first]))
 
-    def _gaps(self) -> list[tuple[int, int]]:
+    def _gaps(self, progress: _Progress) -> list[tuple[int, int]]:
         """Ranges whose rows are not there as the journal says, descending."""
-        bounds, rows = self.parts.partitions.bounds, self.writer.read()
+        partitions, rows = self.parts.partitions, self.writer.read()
+        bounds, starts = partitions.bounds, partitions.starts
         first, gaps = 0, []
         for part in sorted(self.journal.parts, key=lambda part: part.first):
             if part.layer == self.number and digest_of(rows[part.first : part.last]) == part.digest:
                 stop, after = np.searchsorted(bounds, [part.first, part.last]).tolist()
                 gaps += [(first, stop)] if first < stop else []
+                progress.add(int(starts[max(first, after)] - starts[max(first, stop)]))
                 first = max(first, after)
         gaps += [(first, len(bounds) - 1)] if first < len(bounds) - 1 else []
         return gaps[::-1]
