@@ -12,6 +12,7 @@ that reading and writing rows took; files are in the system's cache where that i
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -32,8 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line.add_argument("--memory", default="100MB")
     line.add_argument("--layers", default="rgcn,rgat,hgt")
     line.add_argument("--folder", type=Path, help="where files lie; a temporary one by default")
+    line.add_argument("--out", type=Path, help="where to write what was measured, as JSON")
     line.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     options = line.parse_args(arguments)
+    from _machine import write_record
+
     from hetune.clients.cli.options import layers_of, size_of
 
     memory = size_of(options.memory, "--memory") or 0
@@ -42,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         measure: Any = in_memory if how == "memory" else in_parts
         print(json.dumps(measure(options.folder, memory, *given)))
         return 0
+    cells: list[dict[str, Any]] = []
     with TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
         edges = draw(folder, memory)
@@ -59,7 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found = {"memory": whole, "same": same, "chosen": child("parts", layer)}
             for each in (same, found["chosen"]):
                 each["ratio"] = round(each["seconds"] / (whole["index"] + whole["seconds"]), 2)
-            print(json.dumps({"layer": layer, "edges": edges, **found}), flush=True)
+            cells.append({"layer": layer, "memory": memory, "edges": edges, **found})
+            print(json.dumps(cells[-1]), flush=True)
+    if options.out is not None:
+        write_record(options.out, os.cpu_count() or 1, cells=cells)
     return 0
 
 

@@ -72,11 +72,10 @@ class VariantError(HetuneError, LookupError):
 
 
 class MemoryLimitError(VariantError):
-    """Every variant needs more memory than the limit allows.
+    """Every variant needs more memory than the limit allows."""
 
-    Attributes:
-        needed: Bytes that the smallest takes, where they are known; else 0.
-    """
+    needed: int
+    """Bytes that the smallest takes, where they are known; else 0."""
 
     def __init__(self, message: str, needed: int = 0) -> None:
         super().__init__(message)
