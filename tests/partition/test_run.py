@@ -18,7 +18,7 @@ from hetune.variants.partition import run
 from hetune.variants.partition.journal import Journal
 from hetune.variants.partition.layers import partitioned_layers, run_part
 from hetune.variants.partition.partitions import GraphPartitions
-from hetune.variants.partition.row_files import RowWriter
+from hetune.variants.partition.row_files import RowWriter, identity_of, open_rows
 from hetune.variants.partition.run import Progress, run_partitions
 from hetune.variants.testing.graphs import typed_graph
 
@@ -114,6 +114,12 @@ def test_an_interrupted_model_goes_on_where_it_stopped(tmp_path, monkeypatch):
     assert written.count("") == 1 + units - 2
     assert seen[-1] == (2 * GRAPH.num_edges, 2 * GRAPH.num_edges)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.npy"]
+
+
+def test_features_may_be_bfloat16():
+    half = X.bfloat16()
+    assert np.array_equal(open_rows(half, len(X)), half.float().numpy())
+    assert identity_of(half) == identity_of(half.float())
 
 
 def test_what_cannot_run_in_parts_is_refused(tmp_path):

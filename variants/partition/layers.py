@@ -15,9 +15,9 @@ from hetune.variants.errors import InputError, MemoryLimitError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.frontend.program_layer import ProgramLayer
-from hetune.variants.partition.function_digest import function_digest
+from hetune.variants.partition.content_digest import content_digest
 from hetune.variants.partition.partitions import Partitions
-from hetune.variants.partition.row_files import digest_of, gathered
+from hetune.variants.partition.row_files import gathered
 from hetune.variants.program.locality import reads_near_nodes
 from hetune.variants.program.sources import with_sources
 from hetune.variants.program.text import show
@@ -55,10 +55,8 @@ class PartitionedLayer:
         adapter = self.adapter
         found = hashlib.blake2b(show(adapter.program).encode(), digest_size=16)
         found.update(repr((adapter.metadata, adapter.vocabulary, adapter.is_reversed)).encode())
-        for name, tensor in adapter.weights().items():
-            found.update(name.encode() + digest_of(tensor.numpy().reshape(1, -1)).encode())
-        for function in self.functions:
-            found.update(function_digest(function).encode())
+        for part in (adapter.weights(), *self.functions):
+            found.update(content_digest(part).encode())
         return found.hexdigest()
 
     def bytes_of(self, edges: int, targets: int, num_nodes: int) -> int:

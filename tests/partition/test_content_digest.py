@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hetune.variants.partition.function_digest import function_digest
+from hetune.variants.partition.content_digest import content_digest
 
 
 def scaled(by):
@@ -31,6 +31,7 @@ class Scaled(nn.Module):
         (scaled(2), scaled(2), scaled(3)),
         (scaled(torch.ones(2)), scaled(torch.ones(2)), scaled(torch.zeros(2))),
         (Scaled(2), Scaled(2), Scaled(3)),
+        ({"w": torch.ones(2).bfloat16()}, {"w": torch.ones(2).bfloat16()}, {"w": torch.ones(2)}),
         (nn.LeakyReLU(0.1), nn.LeakyReLU(0.1), nn.LeakyReLU(0.2)),
         (partial(torch.clamp, min=0), partial(torch.clamp, min=0), partial(torch.clamp, min=1)),
         (torch.ones(2).add, torch.ones(2).add, torch.zeros(2).add),
@@ -38,9 +39,9 @@ class Scaled(nn.Module):
     ],
 )
 def test_functions_are_told_apart_by_what_they_compute(function, same, other):
-    assert function_digest(function) == function_digest(same) != function_digest(other)
+    assert content_digest(function) == content_digest(same) != content_digest(other)
 
 
 def test_what_cannot_be_told_apart_equals_nothing():
     """Here: open streams."""
-    assert function_digest(scaled(sys.stdout)) != function_digest(scaled(sys.stdout))
+    assert content_digest(scaled(sys.stdout)) != content_digest(scaled(sys.stdout))

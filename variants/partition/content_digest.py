@@ -1,4 +1,4 @@
-"""What tells functions apart from those of another process: their code and what it refers to."""
+"""What tells functions and weights apart from those of another process."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hetune.variants.partition.row_files import digest_of
+
 _PLAIN = bool | int | float | str | Tensor
 
 
-def function_digest(function: object) -> str:
-    """Of a function's code and the values that it holds, or of a module's class and state, in hex.
+def content_digest(found: object) -> str:
+    """Of a function's code and the values that it holds, a module's state, or tensors, in hex.
 
     Of globals, tensors and plain values count. What cannot be pickled equals nothing, itself
     neither.
     """
     content = BytesIO()
     try:
-        _ContentPickler(content).dump(function)
+        _ContentPickler(content).dump(found)
     except (pickle.PicklingError, TypeError, ValueError, AttributeError, RecursionError):
         return os.urandom(16).hex()
     return hashlib.blake2b(content.getbuffer(), digest_size=16).hexdigest()
@@ -36,7 +38,11 @@ class _ContentPickler(pickle.Pickler):
         match found:
             case Tensor():
                 flat = found.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-                content: tuple[Any, ...] = str(found.dtype), [*found.shape], flat.numpy().tobytes()
+                content: tuple[Any, ...] = (
+                    str(found.dtype),
+                    [*found.shape],
+                    digest_of(flat.numpy()),
+                )
             case FunctionType():
                 cells = [cell.cell_contents for cell in found.__closure__ or ()]
                 values = {name: found.__globals__.get(name) for name in found.__code__.co_names}
