@@ -9,12 +9,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from hetune.variants.errors import InputError, MemoryLimitError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.frontend.program_layer import ProgramLayer
+from hetune.variants.partition.function_digest import function_digest
 from hetune.variants.partition.partitions import Partitions
 from hetune.variants.partition.row_files import digest_of, gathered
 from hetune.variants.program.locality import reads_near_nodes
@@ -51,16 +52,13 @@ class PartitionedLayer:
 
     def digest(self) -> str:
         """Of its program, its weights and its functions, in hex."""
-        found = hashlib.blake2b(show(self.adapter.program).encode(), digest_size=16)
-        states = [self.adapter.weights()]
+        adapter = self.adapter
+        found = hashlib.blake2b(show(adapter.program).encode(), digest_size=16)
+        found.update(repr((adapter.metadata, adapter.vocabulary, adapter.is_reversed)).encode())
+        for name, tensor in adapter.weights().items():
+            found.update(name.encode() + digest_of(tensor.numpy().reshape(1, -1)).encode())
         for function in self.functions:
-            found.update(getattr(function, "__name__", repr(function)).encode())
-            states += [function.state_dict()] if isinstance(function, nn.Module) else []
-        for state in states:
-            for name, tensor in state.items():
-                found.update(
-                    name.encode() + digest_of(tensor.float().numpy().reshape(1, -1)).encode()
-                )
+            found.update(function_digest(function).encode())
         return found.hexdigest()
 
     def bytes_of(self, edges: int, targets: int, num_nodes: int) -> int:

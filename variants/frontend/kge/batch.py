@@ -36,9 +36,10 @@ def check_negatives(negatives: Tensor, num_triples: int, side: str) -> None:
     """
     if side not in ("head", "tail"):
         raise InputError(f"side={side!r}: take 'head' or 'tail'")
-    if negatives.dtype not in _INTEGERS or negatives.dim() != 2:
+    is_table = isinstance(negatives, Tensor) and negatives.dim() == 2
+    if not is_table or negatives.dtype not in _INTEGERS:
         raise InputError("negatives are no integers [B, K]: give a tensor of int64 or int32")
-    if num_triples % max(len(negatives), 1):
+    if num_triples % len(negatives) if len(negatives) else num_triples:
         raise InputError(
             f"{num_triples} triples are no {len(negatives)} chunks: give a row of negatives for "
             "each triple, or for each of some chunks of equal size"
