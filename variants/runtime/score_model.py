@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from hetune.variants.errors import InputError, ProgramError
@@ -90,6 +88,8 @@ class ScoreModel:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a `.safetensors` file with the tables, and the program in its metadata."""
+        from safetensors.torch import save  # not everywhere where layers are compiled
+
         tables = {name: table.detach().contiguous() for name, table in self._tables.items()}
         atomic_files.write_atomically(
             Path(path), save(tables, {_PROGRAM: show(self._program)}), _READABLE
@@ -102,6 +102,8 @@ class ScoreModel:
         Raises:
             InputError: It is no such file, or its parts do not fit.
         """
+        from safetensors import SafetensorError, safe_open
+
         try:
             with safe_open(path, "pt") as file:
                 text = (file.metadata() or {}).get(_PROGRAM)

@@ -64,6 +64,16 @@ class Training:
             self._runners[*wanted, by_edges] = runner
         return self._runners[*wanted, by_edges]
 
+    def is_needed(self, adapter: Adapter, call: Call) -> bool:
+        """Whether gradients may be asked for.
+
+        Args:
+            adapter: Of the layer.
+            call: Of the layer.
+        """
+        module = adapter.module
+        return needs_gradients(lambda: (*call.features, *module.parameters(), *module.buffers()))
+
     def results(
         self,
         forward: Forward,
@@ -75,9 +85,7 @@ class Training:
         policy: Policy,
         out: Tensor | None,
     ) -> tuple[Tensor, ...] | Unsupported:
-        """The program's results, or why the module has to compute them.
-
-        Gradients go through them where some may be asked for.
+        """The program's results with their gradients, or why the module has to compute them.
 
         Args:
             forward: Runs the program.
@@ -89,9 +97,6 @@ class Training:
             policy: How the layer chooses.
             out: As of the call.
         """
-        module = adapter.module
-        if not needs_gradients(lambda: (*call.features, *module.parameters(), *module.buffers())):
-            return forward({**inputs, **masks.rows()})
         if out is not None:
             return _unsupported("out= has none")
         found = self._parameters(adapter, call, inputs, graph)
