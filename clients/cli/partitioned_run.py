@@ -57,6 +57,9 @@ class PartitionedRun:
         files = self.features, self.out
         if self.features is None or self.out is None or {f.suffix for f in files if f} != {".npy"}:
             raise InputError("--memory: give --features and --out, both .npy files")
+        given = self.features.resolve(), Path(self.graph.name).resolve()
+        if self.out.resolve() in given:
+            raise InputError(f"--out: {self.out} is what is read: name another file")
         start = time.perf_counter()
         edges = self.out.with_name(f"{self.out.name}.edges")
         partitions = self._partitions(edges)

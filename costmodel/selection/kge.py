@@ -25,6 +25,8 @@ Side = Literal["head", "tail"]
 _LEAST_CHUNK = 4
 """Triples that share negatives for these to be gathered and multiplied, rather than read edge by
 edge: fewer make too little of each row."""
+_OF_CALLS = frozenset(("heads", "rels", "tails", "negatives", "nodes", "side", "entity", "tail"))
+"""Arguments that are no tables of the function's."""
 _MOST_KINDS = 64
 """Sets of options and of shapes of tables whose ways to score candidates are kept."""
 
@@ -119,7 +121,7 @@ class ScoreFunction:
         kept = {name: ids.repeat_interleave(count) for name, ids in ends.items() if name != side}
         ids = {**kept, side: others}
         triples = ids["head"], rels.repeat_interleave(count), ids["tail"]
-        return self._run(triples, given).view(-1, count)
+        return self._run(triples, given).view(len(heads), count)
 
     def all(
         self,
@@ -155,6 +157,9 @@ class ScoreFunction:
     def _bound(self, entity: Tables, tail: Tables | None, tables: Mapping[str, Any]) -> ScoreTables:
         return bound_tables(self._signature, self.shared, entity, tail, tables)
 
+    def __reduce__(self) -> str:  # as functions, it is copied and pickled by its name
+        return self._function.__qualname__
+
     def model(self, *, entity: Tables, tail: Tables | None = None, **tables: Any) -> ScoreModel:
         """The function with its tables as they are now, to be saved and loaded.
 
@@ -184,7 +189,7 @@ class ScoreFunction:
     def _run(self, triples: tuple[Tensor, Tensor, Tensor], given: ScoreTables) -> Tensor:
         entities = tuple(given.entities.values())
         if not len(triples[0]):
-            return entities[0][triples[0]].flatten(1).sum(1)
+            return entities[0][triples[0]].flatten()
         scores: Tensor = self._layers.run(
             (captured(self._function), given.kind),
             given.weights,
@@ -219,7 +224,8 @@ def score(
         shared: Names of parameters that are the same for all triples.
 
     Raises:
-        InputError: It is no function written in Python, or takes no three arguments.
+        InputError: It is no function written in Python, takes no three arguments, or one that a
+            call has itself; or it has no argument that is shared.
     """
     if function is None:
         return partial(score, shared=shared)
@@ -227,6 +233,12 @@ def score(
         raise InputError(f"{function!r} is no function written in Python: give one")
     if len(inspect.signature(function).parameters) < 3:
         raise InputError(f"{function.__name__} does not take a head, a relation and a tail")
+    _, relation, _, *others = inspect.signature(function).parameters
+    if own := _OF_CALLS.intersection((relation, *others)):
+        raise InputError(f"{function.__name__}'s {min(own)} is an argument of calls: rename it")
+    shared = (shared,) if isinstance(shared, str) else tuple(shared)
+    if unknown := set(shared).difference(others):
+        raise InputError(f"{function.__name__} has no argument {unknown.pop()!r} to be shared")
     return ScoreFunction(function, shared)
 
 

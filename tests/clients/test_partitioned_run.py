@@ -37,6 +37,16 @@ def test_the_file_has_the_rows_of_a_run_in_memory(hetune, given):
         assert sorted(p.name for p in folder.iterdir()) == ["g.npz", "out.npy", "x.npy"]
 
 
+def test_what_is_read_is_never_written_over(hetune, given):
+    options, folder, _ = given
+    before = (folder / "x.npy").read_bytes()
+    out = folder / ".." / folder.name / "x.npy"
+    result = hetune("run", folder / "g.npz", *options, "--out", out, "--memory", "64GB")
+    assert result.exit_code == 2
+    assert "is what is read" in " ".join(result.stderr.split())
+    assert (folder / "x.npy").read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("extra", "message"),
     [

@@ -15,14 +15,14 @@ from .covering import each_plan
 from .test_awkward import SHAPES
 
 
-@pytest.mark.parametrize(("backend", "examples"), [("torch", 15), ("cpp", 80)])
+@pytest.mark.parametrize(("backend", "examples"), [("torch", 7), ("cpp", 20)])
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape[0])
 def test_random_graphs(shape, backend, examples, compile_ahead):
     if backend == "cpp":
         compile_ahead([shape])
 
     @settings(
-        max_examples=examples if FULL else examples // 2,
+        max_examples=4 * examples if FULL else examples,
         deadline=None,
         derandomize=True,
         suppress_health_check=list(HealthCheck),

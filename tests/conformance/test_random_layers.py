@@ -32,11 +32,11 @@ from hetune.variants.frontend.trace import (
     shared,
 )
 from hetune.variants.kernel.nodes import Schedule
-from hetune.variants.passes.backward import backward, worth_saving
+from hetune.variants.passes.backward import backward
 from hetune.variants.plan.alternatives import alternatives
 from hetune.variants.plan.lower import lower
 from hetune.variants.program.functions import FOLDS
-from hetune.variants.program.interpret import interpret_all, interpret_results
+from hetune.variants.program.interpret import interpret_results
 from hetune.variants.program.nodes import End, Space
 from hetune.variants.program.text import show
 from hetune.variants.testing.conformance import relative_error
@@ -214,8 +214,5 @@ def test_gradients_are_autograds(program, graph):
     wanted = [param.name for param in program.params if param.role != "constant"]
     expected = autograd_gradients(program, values, grads, graph, {}, wanted)
     assume(all(rows.isfinite().all() for rows in expected))  # a root of 0 has no derivative
-    for saved in ((), worth_saving(program, wanted)):
-        kept = interpret_all(program, values, graph, wanted=set(saved))
-        found = backward(program, wanted, saved)
-        have = staged_gradients(found, {**values, **grads, **kept}, graph, {})
-        torch.testing.assert_close(have, expected, rtol=1e-8, atol=1e-8)
+    have = staged_gradients(backward(program, wanted), {**values, **grads}, graph, {})
+    torch.testing.assert_close(have, expected, rtol=1e-8, atol=1e-8)

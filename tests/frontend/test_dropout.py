@@ -56,6 +56,17 @@ LAYERS = {
 }
 
 
+def with_masks_of(seed, monkeypatch):
+    """Has layers of one dropout draw what compiled ones draw after this seed."""
+    torch.manual_seed(seed)
+    drawn = int(torch.randint(2**63 - 1, ()))
+
+    def dropout(rows, p, training):
+        return rows * dropout_mask(rows.shape, p, drawn, CPU) if training else rows
+
+    monkeypatch.setattr(functional, "dropout", dropout)
+
+
 @pytest.mark.parametrize("name", LAYERS)
 def test_gradients_are_those_of_the_layer_with_the_same_mask(name, monkeypatch):
     layer, edges = LAYERS[name]()
@@ -67,18 +78,34 @@ def test_gradients_are_those_of_the_layer_with_the_same_mask(name, monkeypatch):
         assert str(fast.status()).endswith("with gradients")
     assert all(map(torch.equal, *found[:2]))
     assert not torch.equal(found[0][0], found[2][0])
-    torch.manual_seed(1)
-    seed = int(torch.randint(2**63 - 1, ()))
-
-    def dropout(rows, p, training):
-        return rows * dropout_mask(rows.shape, p, seed, CPU) if training else rows
-
-    monkeypatch.setattr(functional, "dropout", dropout)
+    with_masks_of(1, monkeypatch)
     exact = exact_gradients_of(layer, args)
     assert gradient_error(found[0], exact) <= gradient_tolerance(gradients_of(layer, args), exact)
     layer.eval()
     torch.testing.assert_close(fast(*args), layer(*args), rtol=1e-5, atol=1e-5)
     assert fast.status().variant is not None
+
+
+def test_kernels_drop_the_same_elements_in_both_directions(monkeypatch):
+    layer = randomized(pyg.RGATConv(8, 4, 3, heads=2, dropout=0.5))
+    args = torch.randn(NODES, 8), EDGES, TYPES
+    variant = "hybrid+weights-first/b256"
+    fast = Named(compile_layer(layer, expected_runs=1), variant)
+    torch.manual_seed(1)
+    found = gradients_of(fast, args)
+    assert str(fast.layer.status()).endswith(f"{variant}, with gradients")
+    with_masks_of(1, monkeypatch)
+    exact = exact_gradients_of(layer, args)
+    assert gradient_error(found, exact) <= gradient_tolerance(gradients_of(layer, args), exact)
+
+
+class Named(torch.nn.Module):
+    def __init__(self, layer, variant):
+        super().__init__()
+        self.layer, self.variant = layer, variant
+
+    def forward(self, *args):
+        return self.layer(*args, variant=self.variant)
 
 
 def test_masks_are_drawn_again_in_the_backward_and_in_checkpoints():

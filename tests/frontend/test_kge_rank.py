@@ -116,6 +116,8 @@ class OneRow(Table):
         (Table(), drawn(3, 1), {"known": drawn(3, 1) - 9}, r"known\[0\] is .* 9 entities"),
         (Table(), drawn(3, 1), {"sides": ("top",)}, "give head, tail or both"),
         (Table(), drawn(3, 1), {"sides": ()}, "sides are none"),
+        (Table(), drawn(3, 1), {"sides": "tail"}, "sides are 'tail': give a tuple"),
+        (Table(), drawn(3, 1).unbind(1), {}, "triples is a tuple: give a tensor"),
         (Table(), drawn(3, 1), {"k": (0,)}, "ranks are at least 1"),
         (Table(), drawn(3, 1), {"ties": "fair"}, "give one of realistic"),
         (NotNumbers(), drawn(3, 1), {}, "not a number"),

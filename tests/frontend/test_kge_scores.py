@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.linalg import vector_norm
@@ -206,6 +210,8 @@ def test_functions_may_be_of_ones_own_and_have_options():
         ({"r": ...}, "r is missing"),
         ({"r": (R, R[:2])}, "as many relations each, not r_0 5, r_1 2"),
         ({"q": R}, "no argument 'q'"),
+        ({"r": torch.nn.Embedding(5, 8)}, "r is no tensor or tuple of tensors: Embedding"),
+        ({"entity": [E, E]}, "entity is no tensor or tuple of tensors: list"),
     ],
 )
 def test_what_is_no_triple_or_no_table_is_refused(change, message):
@@ -213,6 +219,108 @@ def test_what_is_no_triple_or_no_table_is_refused(change, message):
     given = {name: value for name, value in (given | change).items() if value is not ...}
     with pytest.raises(InputError, match=message):
         hetune.kge.scores["distmult"](**given)
+
+
+@pytest.mark.parametrize(
+    ("function", "shared", "message"),
+    [
+        (lambda h, rels, t: h @ t, (), "rels is an argument of calls"),
+        (lambda h, r, t, bias: h @ t, ["bais"], "no argument 'bais' to be shared"),
+    ],
+)
+def test_what_is_no_score_function_is_refused(function, shared, message):
+    with pytest.raises(InputError, match=message):
+        hetune.kge.score(function, shared=shared)
+
+
+def test_tables_have_names_of_their_own():
+    score = hetune.kge.score(lambda h, r, t, r_0: (h * r[0] * t).sum() + r_0.sum())
+    with pytest.raises(InputError, match="two tables are named r_0"):
+        score(*BATCH, entity=E, r=(R, S), r_0=T)
+
+
+def test_score_functions_are_copied_and_pickled_as_functions_are():
+    assert pickle.loads(pickle.dumps(dot_product)) is dot_product
+    layer = torch.nn.Module()
+    layer.score = hetune.kge.scores["rotate"]
+    assert copy.deepcopy(layer).score is layer.score
+
+
+def scaled_now(x):
+    return x * OPTIONS["scale"]
+
+
+OPTIONS = {"scale": 2.0}
+CONFIG = SimpleNamespace(shift=[0.0])
+
+
+@hetune.kge.score
+def dot_product(h, r, t):
+    return scaled_now((h * r * t).sum()) + CONFIG.shift[0]
+
+
+def test_numbers_that_a_function_reads_may_change(monkeypatch):
+    """Those in containers, in attributes and of functions that it calls."""
+
+    def check_now():
+        want = OPTIONS["scale"] * dot(E[HEADS] * R[RELS], E[TAILS]) + CONFIG.shift[0]
+        torch.testing.assert_close(dot_product(*BATCH, entity=E, r=R), want)
+        found = dot_product.all(HEADS, RELS, entity=E, r=R)
+        torch.testing.assert_close(found.gather(1, TAILS[:, None])[:, 0], want)
+
+    check_now()
+    monkeypatch.setitem(OPTIONS, "scale", 3.0)
+    check_now()
+    monkeypatch.setattr(CONFIG, "shift", [1.0])
+    check_now()
+
+
+def test_tensors_that_a_function_reads_are_trained_and_gradients_left_out():
+    """By torch: the program would know neither."""
+    scale = torch.tensor(2.0, requires_grad=True)
+
+    @hetune.kge.score
+    def scaled(h, r, t):
+        return (h * r * t).sum() * scale
+
+    with pytest.warns(FallbackWarning, match="^scaled runs uncompiled.* a tensor from around it"):
+        found = scaled(*BATCH, entity=E, r=R)
+    given = torch.autograd.grad(found.sum(), scale, retain_graph=True)[0]
+    torch.testing.assert_close(given, dot(E[HEADS] * R[RELS], E[TAILS]).sum())
+    with torch.no_grad():
+        scale.fill_(3.0)
+    torch.testing.assert_close(scaled(*BATCH, entity=E, r=R), found * 1.5)
+    with pytest.raises(InputError, match=r"heads\[0\] is -1: there are 40 entities"):
+        scaled(HEADS * 0 - 1, RELS, TAILS, entity=E, r=R)
+
+    @hetune.kge.score
+    def by_length(h, r, t):
+        with torch.no_grad():
+            length = vector_norm(h)
+        return (h * r * t).sum() / length
+
+    with pytest.warns(FallbackWarning, match="it computes without gradients"):
+        found = by_length(*BATCH, entity=E, r=R)
+    want = dot(E[HEADS] * R[RELS], E[TAILS]) / norm(E[HEADS], 2).detach()
+    given, wanted = (torch.autograd.grad(x.sum(), E)[0] for x in (found, want))
+    torch.testing.assert_close(given, wanted)
+
+
+def test_a_score_of_relations_alone_is_the_same_for_all_entities():
+    score = hetune.kge.score(lambda h, r, t: r.sum())
+    with pytest.warns(FallbackWarning, match="depends on no entity"):
+        found = score(*BATCH, entity=E, r=R)
+    want = found[:, None].expand(-1, ENTITIES)
+    torch.testing.assert_close(score.all(HEADS, RELS, entity=E, r=R), want)
+
+
+def test_rows_of_one_number_and_no_negatives():
+    score = hetune.kge.score(lambda h, r, t: h * r * t)
+    assert score(*(ids[:0] for ids in BATCH), entity=BIAS, r=R[:, 0]).shape == (0,)
+    none = torch.zeros(TRIPLES, 0, dtype=torch.long)
+    assert dot_product.corrupt(*BATCH, none, entity=E, r=R).shape == (TRIPLES, 0)
+    with pytest.raises(InputError, match="90 triples are no 0 chunks"):
+        dot_product.corrupt(*BATCH, none.T, entity=E, r=R)
 
 
 def test_negatives_are_rows_of_triples_or_of_chunks():

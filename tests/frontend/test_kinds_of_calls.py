@@ -189,6 +189,10 @@ def test_numbers_of_nodes_stand_for_features(options, recwarn):
         found = compiled(ids, EDGES[:, part], types[part])
         torch.testing.assert_close(found, layer(ids, EDGES[:, part], types[part]))
         layer.weight.mul_(1.5)
+    ids[EDGES[0, part][0]] = 99
+    types[types == types.max()] = 0  # else it is beyond all weights
+    with pytest.raises(IndexError):
+        compiled(ids, EDGES[:, part], types[part])
     for variant in compiled._kinds.layer("numbers of nodes", None).variants:
         found = compiled(None, EDGES, types, variant=variant)
         torch.testing.assert_close(found, layer(None, EDGES, types))

@@ -174,6 +174,7 @@ REFUSED = [
     (lambda: RGATConv(4, 4, 2, mod="additive"), "mod='additive'"),
     (lambda: RGATConv(4, 4, 2, edge_dim=3), "edge_dim=3: edge features are not supported"),
     (lambda: RGATConv(4, 4, 2, heads=2, concat=False), "concat=False with heads=2"),
+    (lambda: RGATConv(4, 4, 2, dropout=1.5), "dropout=1.5"),
     (lambda: RGATConv(4, 4, 2, aggr="mean"), "aggr='mean': only 'add' is supported"),
     (lambda: HGTConv(-1, 4, METADATA), "lazy parameters are not initialized yet: call the module"),
     (

@@ -9,12 +9,14 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from hetune.variants.errors import GraphError, GraphFileError
+from hetune.variants.errors import GraphError, GraphFileError, PartitionError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.partition import edge_files
+from hetune.variants.partition.edge_files import EdgeFile
 from hetune.variants.partition.edge_folder import EdgeFolder
 from hetune.variants.partition.external import partition_edges
+from hetune.variants.partition.journal import locked
 from hetune.variants.partition.partitions import GraphPartitions
 from hetune.variants.testing.graphs import typed_graph
 
@@ -79,6 +81,9 @@ def test_a_folder_is_whole_or_none(tmp_path):
     column.flush()
     with pytest.raises(GraphFileError, match=r"src\.npy is damaged"):
         EdgeFolder(folder).verify()
+    column[:] = GRAPH.num_nodes
+    with pytest.raises(GraphFileError, match=r"src\.npy is damaged"):
+        EdgeFolder(folder).part(0, 1)
     (folder / "edges.json").write_text((folder / "edges.json").read_text().replace("300", "301"))
     with pytest.raises(GraphFileError):
         EdgeFolder(folder)
@@ -90,3 +95,45 @@ def test_a_folder_is_whole_or_none(tmp_path):
     np.save(path, -np.ones((2, 4), np.int64))
     with pytest.raises(GraphFileError, match="has the src -1"):
         partition_edges(path, folder)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"dst": [0, 1], "etype": [0, 0]}, "no column 'src'"),
+        ({"src": [0, 1], "dst": [0]}, "columns of different lengths"),
+        ({"src": [0], "dst": [1 << 27]}, "would be 134217729 nodes"),
+        ({"src": [0], "dst": [0], "etype": [1 << 40]}, "edge types, for 1099511627776"),
+    ],
+)
+def test_columns_that_cannot_be_a_graph_are_refused(tmp_path, columns, message):
+    np.savez(tmp_path / "edges.npz", **{name: np.array(ids) for name, ids in columns.items()})
+    with pytest.raises(GraphError, match=message):
+        partition_edges(tmp_path / "edges.npz", tmp_path / "parts")
+    assert not (tmp_path / "parts").exists()
+
+
+@pytest.mark.parametrize("then", [[[0, 1], [1, 0]], [[0, 9, 2], [1, 0, 1]], [[0, 0, 2], [1, 0, 9]]])
+def test_a_file_that_changes_between_the_passes_is_refused(tmp_path, monkeypatch, then):
+    read, passes = EdgeFile.chunks, iter([[[0, 1, 2], [1, 0, 1]], then])
+
+    def changing(file):
+        np.save(file.path, np.array(next(passes)))
+        return read(file)
+
+    np.save(tmp_path / "edges.npy", np.zeros((2, 0), int))
+    monkeypatch.setattr(EdgeFile, "chunks", changing)
+    with pytest.raises(GraphError, match="written to while it was read"):
+        partition_edges(tmp_path / "edges.npy", tmp_path / "parts")
+    with pytest.raises(GraphFileError):
+        EdgeFolder(tmp_path / "parts")
+
+
+def test_one_process_at_a_time_writes_a_folder(tmp_path):
+    path, folder = written(".npy", tmp_path), tmp_path / "parts"
+    folder.mkdir()
+    with locked(folder / "lock"), pytest.raises(PartitionError, match="another process"):
+        partition_edges(path, folder)
+    np.save(path, np.zeros((2, 0), int))
+    nothing = partition_edges(path, folder)
+    assert (nothing.num_nodes, nothing.num_edges, nothing.bounds.tolist()) == (0, 0, [0])

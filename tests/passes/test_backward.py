@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hetune.variants.frontend.homogeneous import gcn, gin, sage
-from hetune.variants.frontend.trace import constant, edge, node, shared
+from hetune.variants.frontend.trace import constant, edge, etype, layer_program, node, shared
 from hetune.variants.passes.backward import backward
 from hetune.variants.program.nodes import End, Map, Reduce, Softmax, Space
 from hetune.variants.program.text import parse, show
@@ -30,7 +30,15 @@ HOMOGENEOUS = {
         bias_out=shared(3),
     ),
 }  # fmt: skip
-LAYERS = {**PROGRAMS, **HOMOGENEOUS, **{f"results: {name}": p for name, p in RESULTS.items()}}
+
+
+@layer_program
+def _by_root_of_counts(g, x, w):
+    return g.sum(g.src(x) @ w * ((g.count(g.dst_pairs) + 1.0) ** -0.5).take(Space.EDGE))
+
+
+OTHERS = {**HOMOGENEOUS, "counts": _by_root_of_counts(x=node(4), w=etype(4, 3))}
+LAYERS = {**PROGRAMS, **OTHERS, **{f"results: {name}": p for name, p in RESULTS.items()}}
 LARGE = ("hub of thousands of edges", "thousands of relations")
 GRAPHS = ("duplicate edges", "relations without edges", "source hub", "one node", "no edges")
 FEW = ("rgcn mean", "rgat, 2 heads", "hgt, 2 heads")

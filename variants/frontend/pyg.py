@@ -148,6 +148,8 @@ def _adapt_rgat(module: Any) -> Adapter | Unsupported:
         return float(module.dropout) if module.training else 0.0
 
     share = dropout()
+    if share > 1:
+        return Unsupported(f"dropout={share}")
     program = rgat_program(
         module.in_channels,
         width,

@@ -131,6 +131,7 @@ class _NodeRows:
     def _rows(self, graph: HeteroGraph, ids: Tensor, weight: Tensor) -> dict[str, Tensor]:
         module: Any = self._adapter.module
         is_all, root = ids is self._all, module.root
+        ids = ids if is_all else self._numbers()[ids]  # an error unless all are numbers of nodes
 
         def index() -> Tensor:
             types = order_of(self._adapter, graph).edge_types(graph)

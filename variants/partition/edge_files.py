@@ -67,6 +67,8 @@ class EdgeFile:
                 ids = [np.asarray(column).astype(np.int64, casting="safe") for column in found]
                 if len(ids) == 2:
                     ids.append(np.zeros(len(ids[0]), np.int64))
+                if len({len(column) for column in ids}) > 1:
+                    raise GraphFileError(f"{self.path} has columns of different lengths")
                 for name, column in zip(RangeEdges._fields, ids, strict=True):
                     if len(column) and column.min() < 0:
                         raise GraphFileError(f"{self.path} has the {name} {column.min()}")
@@ -95,7 +97,7 @@ def _npy_chunks(path: Path) -> Iterator[tuple[np.ndarray, ...]]:
 def _npz_chunks(path: Path) -> Iterator[tuple[np.ndarray, ...]]:
     with zipfile.ZipFile(path) as archive:
         there = set(archive.namelist())
-        names = [name for name in RangeEdges._fields if f"{name}.npy" in there]
+        names = _columns(path, [name for name in RangeEdges._fields if f"{name}.npy" in there])
         yield from zip(*(_member(archive, name) for name in names), strict=True)
 
 

@@ -62,7 +62,13 @@ class EdgeFolder(Partitions):
     def edges(self, first: int, last: int) -> RangeEdges:
         """In the order of the file that they come from, range by range."""
         here = slice(self.starts[first], self.starts[last])
-        return RangeEdges(*(self._columns[name][here] for name in RangeEdges._fields))
+        found = RangeEdges(*(self._columns[name][here] for name in RangeEdges._fields))
+        targets = self.bounds[first], self.bounds[last]
+        limits = (0, self.num_nodes), targets, (0, self.types.num_etypes)
+        for name, ids, (low, high) in zip(found._fields, found, limits, strict=True):
+            if len(ids) and not low <= ids.min() <= ids.max() < high:
+                raise GraphFileError(f"{self.path}: {name}.npy is damaged: partition it anew")
+        return found
 
     def verify(self) -> None:
         """Reads all of it.

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetune.variants.errors import GraphError
-from hetune.variants.graph._arrays import check_count
+from hetune.variants.graph._arrays import check_count, check_found
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.partition.edge_files import CHUNK, EdgeFile
 from hetune.variants.partition.edge_folder import RECORD, TYPES, EdgeFolder
+from hetune.variants.partition.journal import locked
 from hetune.variants.partition.partitions import RANGE, RangeEdges, bounds_of
 from hetune.variants.partition.row_files import allocated, digest_of, identity_of, writing
 from hetune.variants.registry.atomic_files import write_atomically
@@ -52,7 +53,12 @@ def partition_edges(
         PartitionError: The folder cannot be written.
     """
     source, target = EdgeFile(Path(path)), Path(folder)
+    identity = identity_of(source.path)
     counts, nodes, types = _counted(source)
+    if num_nodes is None and source.node_counts is None:
+        check_found("nodes", nodes, 2 * int(counts.sum()), "number them from 0, or pass num_nodes")
+    if num_etypes is None and not source.names:
+        check_found("edge types", types, int(counts.sum()), "number them from 0")
     node_counts = source.node_counts or (max(nodes, num_nodes or 0),)
     offsets = np.append(0, np.cumsum(node_counts))
     names = source.names.get("etype_names") or source.names.get("canonical_etypes")
@@ -71,12 +77,15 @@ def partition_edges(
     bounds, starts = np.minimum(cuts * _BLOCK, given), before[cuts]
     with writing(target):
         target.mkdir(exist_ok=True)
+    with writing(target), locked(target / "lock"):
         (target / RECORD).unlink(missing_ok=True)
         shape = (int(starts[-1]),)
         columns = RangeEdges(
             *(allocated(target / f"{name}.npy", shape, "<i4") for name in RangeEdges._fields)
         )
         kinds = _placed(source, columns, bounds, starts, offsets)
+        if identity_of(source.path) != identity:
+            raise _changed(source)
         for name, column in zip(RangeEdges._fields, columns, strict=True):
             assert isinstance(column, np.memmap)
             column.flush()
@@ -86,7 +95,7 @@ def partition_edges(
         stats = _relation_stats(columns, bounds, starts, num_etypes)
         record = {
             "format": 1,
-            "source": identity_of(source.path),
+            "source": identity,
             "node_offsets": offsets.tolist(),
             "bounds": bounds.tolist(),
             "starts": starts.tolist(),
@@ -127,8 +136,9 @@ def _placed(
         at = np.searchsorted(bounds, edges.dst, "right") - 1
         order = np.argsort(at.astype(np.min_scalar_type(len(bounds))), kind="stable")
         found = np.bincount(at, minlength=len(free))
-        if (free + found > starts[1:]).any():
-            raise GraphError(f"{source.path} was written to while it was read: start again")
+        is_new = len(found) > len(free) or (edges.src >= offsets[-1]).any()
+        if is_new or (free + found > starts[1:]).any():
+            raise _changed(source)
         rank = np.arange(len(at)) - np.repeat(np.cumsum(found) - found, found)
         place = np.repeat(free, found) + rank
         for column, ids in zip(columns, edges, strict=True):
@@ -138,7 +148,13 @@ def _placed(
         keys = np.unique((edges.etype * ntypes + ends[0]) * ntypes + ends[1])
         new = np.stack([keys // ntypes**2, keys // ntypes % ntypes, keys % ntypes], 1)
         kinds = np.unique(np.concatenate([kinds, new]), axis=0)
+    if (free != starts[1:]).any():
+        raise _changed(source)
     return kinds
+
+
+def _changed(source: EdgeFile) -> GraphError:
+    return GraphError(f"{source.path} was written to while it was read: start again")
 
 
 def _types(

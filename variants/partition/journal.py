@@ -7,7 +7,7 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from hetune.variants.errors import PartitionError
 
@@ -50,11 +50,7 @@ class Journal:
     def __init__(self, path: Path, run: dict[str, Any]) -> None:
         self.path = path
         try:
-            self._file = path.open("a+b")
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self._file.close()
-            raise PartitionError(f"{path.parent} is in use by another process: wait") from error
+            self._file = locked(path)
         except OSError as error:
             raise self._failure(error) from error
         self._file.seek(0)
@@ -99,6 +95,24 @@ class Journal:
             f"cannot write {self.path} ({error.strerror or error}): free some space and run it "
             "again; what is finished is kept"
         )
+
+
+def locked(path: Path) -> BinaryIO:
+    """A file to append to, in a folder that one process at a time may have; closing it frees it.
+
+    Raises:
+        PartitionError: Another process has it.
+        OSError: It cannot be written.
+    """
+    file = path.open("a+b")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        if not isinstance(error, BlockingIOError):
+            raise
+        raise PartitionError(f"{path.parent} is in use by another process: wait") from error
+    return file
 
 
 def _finished(lines: list[bytes]) -> list[FinishedPart]:

@@ -16,8 +16,9 @@ from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.frontend.program_layer import ProgramLayer
 from hetune.variants.graph.vocabulary import Vocabulary
+from hetune.variants.partition.content_digest import content_digest
 from hetune.variants.partition.partitions import Partitions
-from hetune.variants.partition.row_files import digest_of, gathered
+from hetune.variants.partition.row_files import gathered
 from hetune.variants.program.locality import reads_near_nodes
 from hetune.variants.program.sources import with_sources
 from hetune.variants.program.text import show
@@ -56,16 +57,11 @@ class PartitionedLayer:
 
     def digest(self) -> str:
         """Of its program, its weights and its functions, in hex."""
-        found = hashlib.blake2b(show(self.adapter.program).encode(), digest_size=16)
-        states = [self.adapter.weights()]
-        for function in self.functions:
-            found.update(getattr(function, "__name__", repr(function)).encode())
-            states += [function.state_dict()] if isinstance(function, nn.Module) else []
-        for state in states:
-            for name, tensor in state.items():
-                found.update(
-                    name.encode() + digest_of(tensor.float().numpy().reshape(1, -1)).encode()
-                )
+        adapter = self.adapter
+        found = hashlib.blake2b(show(adapter.program).encode(), digest_size=16)
+        found.update(repr((adapter.metadata, adapter.vocabulary, adapter.is_reversed)).encode())
+        for part in (adapter.weights(), *self.functions):
+            found.update(content_digest(part).encode())
         return found.hexdigest()
 
     def bytes_of(self, edges: int, targets: int, num_nodes: int) -> int:

@@ -26,7 +26,7 @@ def open_rows(given: RowsLike, num_nodes: int) -> np.ndarray:
         InputError: They cannot be read, or are no float rows of so many nodes.
     """
     if isinstance(given, Tensor):
-        rows: np.ndarray = given.detach().cpu().numpy()
+        rows = _array(given)
     elif isinstance(given, np.ndarray):
         rows = given
     else:
@@ -47,8 +47,22 @@ def identity_of(given: RowsLike) -> list[object]:
         path = Path(given).resolve()
         info = path.stat()
         return [str(path), info.st_size, info.st_mtime_ns]
-    rows = given.detach().cpu().numpy() if isinstance(given, Tensor) else given
+    rows = _array(given) if isinstance(given, Tensor) else given
     return [list(rows.shape), digest_of(rows)]
+
+
+def file_of(given: RowsLike) -> Path | None:
+    """The file that rows are in."""
+    if isinstance(given, np.memmap):
+        given = given.filename or ""
+    return Path(given).resolve() if isinstance(given, str | os.PathLike) and given else None
+
+
+def _array(rows: Tensor) -> np.ndarray:
+    """NumPy has no bfloat16."""
+    rows = rows.detach().cpu()
+    found: np.ndarray = (rows.float() if rows.dtype is torch.bfloat16 else rows).numpy()
+    return found
 
 
 def digest_of(rows: np.ndarray) -> str:

@@ -22,6 +22,7 @@ from hetune.variants.partition.row_files import (
     RowsLike,
     RowWriter,
     digest_of,
+    file_of,
     identity_of,
     open_rows,
 )
@@ -92,6 +93,8 @@ def run_on(
     if isinstance(features, str | os.PathLike):
         rows = Path(features).absolute()
     path = Path(out)
+    if file_of(features) == path.resolve():
+        raise InputError(f"{path} has the features, which would be lost: name another file")
     work = path.with_name(f"{path.name}.work")
     run = {
         "format": 1,
@@ -114,7 +117,7 @@ def run_on(
             rows = file.absolute()
         writer.path.replace(path)
         sync_folder(path.resolve().parent)
-        shutil.rmtree(work)
+        shutil.rmtree(work, ignore_errors=True)  # the rows are complete, whatever is left
     return open_rows(path, partitions.num_nodes)
 
 

@@ -90,15 +90,15 @@ def _split(builder: Builder, op: Op, hint: str) -> str | None:
 
 def _of_group(builder: Builder, name: str, group: str) -> str:
     """Edge rows for a group's edge types only: what other stages make is of all edges."""
-    op, hint = builder.op(name), f"{name}_{group}"
-    if not builder.types[name].space.is_edgewise:
+    op, hint, space = builder.op(name), f"{name}_{group}", builder.types[name].space
+    if not space.is_edgewise:
         return name
     match op:
         case Take(x=x) if not builder.types[x].space.is_edgewise or _is_counted(builder, x):
             return builder.emit(replace(op, x=_of_group(builder, x, group), group=group), hint)
         case Count():
             return builder.emit(replace(op, group=group), hint)
-        case Map() | Reshape() if _is_product(builder, op):
+        case Map() | Reshape() if space is not Space.EDGE or _is_product(builder, op):
             parts = tuple(_of_group(builder, arg, group) for arg in operands(op))
             return builder.emit(with_operands(op, parts), hint)
     return builder.emit(Take(name, Space.EDGE, group=group), hint)

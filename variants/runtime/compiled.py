@@ -222,10 +222,14 @@ class CompiledLayer(ModuleWrapper):
         masks = draw_masks(adapter.inputs, adapter.dropout, graph)
         forward = partial(self._results, adapter, call, graph, policy, options)
         with full_precision(device.type):
-            given = inputs, masks, policy, out
-            results = self._training.results(forward, adapter, call, graph, *given)
-        if isinstance(results, Unsupported):
-            return results
+            if not self._training.is_needed(adapter, call):
+                results = forward({**inputs, **masks.rows()})
+            else:
+                given = inputs, masks, policy, out
+                found = self._training.results(forward, adapter, call, graph, *given)
+                if isinstance(found, Unsupported):
+                    return found
+                results = found
         self._last.has_gradients = any(rows.requires_grad for rows in results)
         return cast(call.result(graph, results), dtypes)
 

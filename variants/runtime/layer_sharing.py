@@ -26,7 +26,8 @@ class LayerSharing:
         """Warns that a module runs uncompiled; once for each reason."""
         if reason not in self.warned:
             self.warned.add(reason)
-            fallback.warn(f"{type(module).__name__} runs uncompiled: {reason}")
+            name: str = module._get_name()  # type: ignore[no-untyped-call]
+            fallback.warn(f"{name} runs uncompiled: {reason}")
 
     def graphs(self, adapter: Adapter) -> GraphCache:
         """The graphs of a layer: those of all that make equal graphs of equal tensors."""

@@ -174,12 +174,16 @@ class _SideRanker:
 
 
 def _as_triples(name: str, given: Tensor) -> Tensor:
+    if not isinstance(given, Tensor):
+        raise InputError(f"{name} is a {type(given).__name__}: give a tensor of integers [M, 3]")
     if given.dim() != 2 or given.shape[1] != 3 or given.is_floating_point():
         raise InputError(f"{name} is {given.dtype} {list(given.shape)}: give integers [M, 3]")
     return given.long()
 
 
 def _check_options(sides: Sequence[str], k: Sequence[int], ties: str) -> None:
+    if isinstance(sides, str):
+        raise InputError(f"sides are {sides!r}: give a tuple, of head, tail or both")
     if not sides or any(side not in _SIDES for side in sides) or len(set(sides)) < len(sides):
         raise InputError(f"sides are {', '.join(sides) or 'none'}: give head, tail or both")
     if any(most < 1 for most in k):

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from hetune.variants.errors import InputError
-from hetune.variants.frontend.kge.batch import check_ids, check_triples
+from hetune.variants.frontend.kge.batch import check_ids, check_queries
 from hetune.variants.frontend.kge.layer import ScoreLayer, ScoreOfRows
 from hetune.variants.frontend.kge.tables import ScoreTables
 from hetune.variants.frontend.kge.trace import TracedScore, trace_score
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
-from hetune.variants.runtime.candidates import SIDES, CandidateScores
+from hetune.variants.runtime.candidates import CandidateScores
 from hetune.variants.runtime.score_model import ScoreModel
 
 _TRIPLES_AT_ONCE = 1 << 16
@@ -46,12 +46,9 @@ class ScoreCandidates:
         Raises:
             InputError: There is no such side, entity or relation.
         """
-        check_triples(nodes, rels, nodes)
-        if side not in SIDES:
-            raise InputError(f"side={side!r}: take 'head' or 'tail'")
-        nodes, rels, count = nodes.long(), rels.long(), given.num_entities
-        ends = (nodes, nodes[:0]) if side == "tail" else (nodes[:0], nodes)
-        check_ids((ends[0], rels, ends[1]), count, given.num_relations)
+        count = given.num_entities
+        check_queries(nodes, rels, side, count, given.num_relations)
+        nodes, rels = nodes.long(), rels.long()
         if not len(nodes) * count:
             return next(iter(given.entities.values())).new_empty((len(nodes), count))
         if self._traced is not None:

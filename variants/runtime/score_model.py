@@ -7,18 +7,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from hetune.variants.errors import InputError, ProgramError
-from hetune.variants.frontend.kge.batch import check_ids, check_triples
+from hetune.variants.frontend.kge.batch import check_queries
 from hetune.variants.passes.pairs import is_local
 from hetune.variants.program.nodes import Program, Space, Type
 from hetune.variants.program.text import parse, show
 from hetune.variants.program.verify import verify
 from hetune.variants.registry import atomic_files
-from hetune.variants.runtime.candidates import SIDES, CandidateScores
+from hetune.variants.runtime.candidates import CandidateScores
 
 _PROGRAM = "program"
 """Of a file's metadata: the text of what the score computes."""
@@ -85,15 +83,13 @@ class ScoreModel:
         Raises:
             InputError: There is no such side, entity or relation.
         """
-        check_triples(nodes, rels, nodes)
-        if side not in SIDES:
-            raise InputError(f"side={side!r}: take 'head' or 'tail'")
-        ends = (nodes, nodes[:0]) if side == "tail" else (nodes[:0], nodes)
-        check_ids((ends[0], rels, ends[1]), self.num_entities, self.num_relations)
+        check_queries(nodes, rels, side, self.num_entities, self.num_relations)
         return self._scores.of_all(self._tables, nodes.long(), rels.long(), side)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a `.safetensors` file with the tables, and the program in its metadata."""
+        from safetensors.torch import save  # not everywhere where layers are compiled
+
         tables = {name: table.detach().contiguous() for name, table in self._tables.items()}
         atomic_files.write_atomically(
             Path(path), save(tables, {_PROGRAM: show(self._program)}), _READABLE
@@ -106,6 +102,8 @@ class ScoreModel:
         Raises:
             InputError: It is no such file, or its parts do not fit.
         """
+        from safetensors import SafetensorError, safe_open
+
         try:
             with safe_open(path, "pt") as file:
                 text = (file.metadata() or {}).get(_PROGRAM)

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn.modules import module as torch_modules
 
 from hetune.variants.backends.base import Backend
@@ -64,6 +63,16 @@ class Training:
             self._runners[*wanted, by_edges] = runner
         return self._runners[*wanted, by_edges]
 
+    def is_needed(self, adapter: Adapter, call: Call) -> bool:
+        """Whether gradients may be asked for.
+
+        Args:
+            adapter: Of the layer.
+            call: Of the layer.
+        """
+        module = adapter.module
+        return needs_gradients(lambda: (*call.features, *module.parameters(), *module.buffers()))
+
     def results(
         self,
         forward: Forward,
@@ -75,9 +84,7 @@ class Training:
         policy: Policy,
         out: Tensor | None,
     ) -> tuple[Tensor, ...] | Unsupported:
-        """The program's results, or why the module has to compute them.
-
-        Gradients go through them where some may be asked for.
+        """The program's results with their gradients, or why the module has to compute them.
 
         Args:
             forward: Runs the program.
@@ -89,9 +96,6 @@ class Training:
             policy: How the layer chooses.
             out: As of the call.
         """
-        module = adapter.module
-        if not needs_gradients(lambda: (*call.features, *module.parameters(), *module.buffers())):
-            return forward({**inputs, **masks.rows()})
         if out is not None:
             return _unsupported("out= has none")
         found = self._parameters(adapter, call, inputs, graph)
@@ -196,7 +200,6 @@ class _Operator(torch.autograd.Function):
         return forward({**backward.constants, **values, **masks})  # it has its own weights
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of the program's features and weights, where they are needed.
 
@@ -204,15 +207,48 @@ class _Operator(torch.autograd.Function):
             ctx: Torch's.
             grads: Of its results.
         """
+        with torch.no_grad():
+            found = _Operator._gradients(ctx, grads)
+        if torch.is_grad_enabled():  # they may be differentiated again, whatever the results' are
+            rows = (each.detach().requires_grad_() for each in found.values())
+            found = dict(zip(found, _Once.apply(*rows), strict=True))  # type: ignore[no-untyped-call]
+        named = zip(ctx.call.names, ctx.shapes, strict=True)
+        gradients = (found[name].reshape(shape) if name in found else None for name, shape in named)
+        return (None,) * _OTHERS + tuple(gradients)
+
+    @staticmethod
+    def _gradients(ctx: Any, grads: tuple[Tensor, ...]) -> dict[str, Tensor]:
         call: _Backward = ctx.call
         values = {**call.constants, **dict(zip(ctx.saved, ctx.saved_tensors, strict=True))}
         values |= call.masks.rows()
         values |= zip(map(gradient_name, call.program.results), grads, strict=True)
         with full_precision(call.graph.device.type):
-            found = ctx.runner.run(call.graph, call.policy, values)
-        named = zip(call.names, ctx.shapes, strict=True)
-        gradients = (found[name].reshape(shape) if name in found else None for name, shape in named)
-        return (None,) * _OTHERS + tuple(gradients)
+            found: dict[str, Tensor] = ctx.runner.run(call.graph, call.policy, values)
+        return found
+
+
+class _Once(torch.autograd.Function):
+    """Gradients as they are.
+
+    Torch's `once_differentiable` takes those for constants whose results' gradients are.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        """The gradients."""
+        return tuple(rows.view_as(rows) for rows in gradients)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        """None.
+
+        Raises:
+            RuntimeError: Always.
+        """
+        raise RuntimeError(
+            "gradients of compiled layers are differentiated once: for gradients of gradients call "
+            "the original module"
+        )
 
 
 _OTHERS = 2

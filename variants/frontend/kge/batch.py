@@ -34,15 +34,35 @@ def check_negatives(negatives: Tensor, num_triples: int, side: str) -> None:
     Raises:
         InputError: They are no integers [B, K] or [chunks, K], or take no side.
     """
-    if side not in ("head", "tail"):
-        raise InputError(f"side={side!r}: take 'head' or 'tail'")
-    if negatives.dtype not in _INTEGERS or negatives.dim() != 2:
+    _check_side(side)
+    is_table = isinstance(negatives, Tensor) and negatives.dim() == 2
+    if not is_table or negatives.dtype not in _INTEGERS:
         raise InputError("negatives are no integers [B, K]: give a tensor of int64 or int32")
-    if num_triples % max(len(negatives), 1):
+    if num_triples % len(negatives) if len(negatives) else num_triples:
         raise InputError(
             f"{num_triples} triples are no {len(negatives)} chunks: give a row of negatives for "
             "each triple, or for each of some chunks of equal size"
         )
+
+
+def check_queries(
+    nodes: Tensor, rels: Tensor, side: str, num_entities: int, num_relations: int | None
+) -> None:
+    """Refuses what are no entities with relations whose other side may be anyone.
+
+    Raises:
+        InputError: They are no integers, or not as many, or there is no such side, entity or
+            relation.
+    """
+    check_triples(nodes, rels, nodes)
+    _check_side(side)
+    ends = (nodes, nodes[:0]) if side == "tail" else (nodes[:0], nodes)
+    check_ids((ends[0], rels, ends[1]), num_entities, num_relations)
+
+
+def _check_side(side: str) -> None:
+    if side not in ("head", "tail"):
+        raise InputError(f"side={side!r}: take 'head' or 'tail'")
 
 
 def check_ids(triples: Sequence[Tensor], num_entities: int, num_relations: int | None) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.errors import InputError
+from hetune.variants.frontend.kge.batch import check_ids
 
 ScoreOfRows = Callable[..., Any]
 """Of the rows of one triple's head, relation and tail, and of more: its score."""
@@ -76,6 +77,9 @@ class ScoreLayer(nn.Module):
         for name, weight in weights.items():
             self._parameters[name] = weight  # type: ignore[assignment]
 
+    def _get_name(self) -> str:  # what torch and warnings call it
+        return str(getattr(self.function, "__name__", "score"))
+
     @property
     def relations(self) -> tuple[str, ...]:
         """Names of the tables of relations."""
@@ -97,7 +101,12 @@ class ScoreLayer(nn.Module):
 
         Returns:
             Float [B].
+
+        Raises:
+            InputError: There is no entity or relation of some number.
         """
+        count = next((len(self.tables[name]) for name in self.relations), None)
+        check_ids((heads, rels, tails), len(entities[0]), count)
         ids = {RowPlace.HEAD: heads, RowPlace.RELATION: rels, RowPlace.TAIL: tails}
         tables = {**self.tables, **dict(zip(self.entities, entities, strict=True))}
 
@@ -123,8 +132,7 @@ class ScoreLayer(nn.Module):
         score = torch.vmap(self._score, in_dims=tuple(axes))(*given)
         if not isinstance(score, Tensor) or score.dim() != 1:
             what = list(score.shape[1:]) if isinstance(score, Tensor) else type(score).__name__
-            name = getattr(self.function, "__name__", "the function")
-            raise InputError(f"{name} gives {what} for a triple: a score is one number")
+            raise InputError(f"{self._get_name()} gives {what} for a triple: a score is one number")
         return score
 
     def _score(self, *rows: Any) -> Any:

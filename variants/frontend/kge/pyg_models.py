@@ -54,6 +54,7 @@ def pyg_score(model: nn.Module) -> ModelScore:
     def function(**rows: Tensor) -> Any:
         return _forward(model, lambda *use: rows[use_name(*use)].unsqueeze(0)).squeeze(0)
 
+    function.__name__ = type(model).__name__
     tables = {name: name for name in embeddings}
     return ModelScore(function, [*uses], model, tables, {}, model)
 

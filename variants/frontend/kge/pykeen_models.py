@@ -115,6 +115,7 @@ def pykeen_score(model: Any) -> ModelScore:
         given = ([row(*use) for use in uses] for uses in of_triple)
         return score(*(each[0] if len(each) == 1 else each for each in given))
 
+    function.__name__ = type(model).__name__
     uses = [use for uses in of_triple for use in uses]
     paths = {name: name.replace("_", "_representations.") for name in named}
     tables = {name: f"{path}._embeddings" for name, path in paths.items()}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from inspect import Signature
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.kge.layer import RowPlace, ScoreArgument
@@ -96,9 +97,15 @@ def bound_tables(
             options[name] = value
     arguments, named = [], dict[RowPlace, dict[str, Tensor]]()
     for parameter, place, name, value in rows:
+        if isinstance(value, nn.Module | list):
+            raise InputError(f"{name} is no tensor or tuple of tensors: {type(value).__name__}")
         arguments.append(ScoreArgument(parameter, place, _names(name, value)))
         tensors = (value,) if isinstance(value, Tensor) else value or ()
         named.setdefault(place, {}).update(zip(arguments[-1].names, tensors, strict=True))
+    names = [name for each in arguments if each.place is not RowPlace.TAIL for name in each.names]
+    names += arguments[2].names if tail is not None else ()
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise InputError(f"two tables are named {twice[0]}: rename an argument")
     entities = {**named[RowPlace.HEAD], **named[RowPlace.TAIL]}
     _check_rows("entities", entities)
     _check_rows("relations", named[RowPlace.RELATION])

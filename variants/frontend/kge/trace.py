@@ -137,7 +137,7 @@ def _traced(layer: ScoreLayer, triples: _RandomTriples) -> TracedScore:
     }
     for (name, place), rows in given.items():
         values.give(rows, name, place)
-    with TorchSteps() as recorded:
+    with torch.enable_grad(), TorchSteps() as recorded:
         score = layer.run(lambda name, place: given[name, place])
     for step in recorded.steps:
         values.take(step)
@@ -153,7 +153,10 @@ def _traced(layer: ScoreLayer, triples: _RandomTriples) -> TracedScore:
         for param in names
         if param in used
     )
-    whole = Program(getattr(layer.function, "__name__", "score"), params, lets, (name,))
+    if not any(param.type.space is Space.NODE for param in params):
+        raise NotTraceable("the score depends on no entity")
+    own = layer._get_name()
+    whole = Program(own if own.isidentifier() else "score", params, lets, (name,))
     program = with_products_of_sums(whole)
     try:
         verify(program)

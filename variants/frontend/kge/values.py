@@ -22,12 +22,13 @@ from hetune.variants.program.nodes import End, Linear, Reshape, Space, Take, Typ
 
 @dataclass(frozen=True, slots=True)
 class TorchStep:
-    """A call of a function, and what it gave."""
+    """A call of a function, what it gave, and whether gradients were on."""
 
     func: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     found: Any
+    is_differentiated: bool
 
 
 class TorchSteps(TorchDispatchMode):
@@ -41,7 +42,8 @@ class TorchSteps(TorchDispatchMode):
         self, func: Any, types: object, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         found = func(*args, **(kwargs or {}))
-        self.steps.append(TorchStep(func.overloadpacket, args, kwargs or {}, found))
+        is_on = torch.is_grad_enabled()
+        self.steps.append(TorchStep(func.overloadpacket, args, kwargs or {}, found, is_on))
         return found
 
 
@@ -55,6 +57,7 @@ class TripleValues:
     def __init__(self, at: Interpreter) -> None:
         self._at = at
         self._known: dict[int, Any] = {}
+        self._constant: set[int] = set()
         self._narrow: dict[int, Any] = {}
         self._kept: list[Any] = []  # so that ids stay theirs
         self._tables: dict[str, str] = {}
@@ -90,10 +93,21 @@ class TripleValues:
         return found
 
     def take(self, step: TorchStep) -> None:
-        """Finds out what a function gives."""
-        if not any(id(t) in self._known for t in _tensors_in([step.args, *step.kwargs.values()])):
+        """Finds out what a function gives.
+
+        Raises:
+            NotTraceable: It reads a tensor that is no argument, which may change or be trained.
+        """
+        read = _tensors_in([step.args, *step.kwargs.values()])
+        is_new = step.func.__name__ == "lift_fresh"  # of torch.tensor
+        if not is_new and any(id(t) not in self._known.keys() | self._constant for t in read):
+            raise NotTraceable("it reads a tensor from around it: make it an argument, as shared=")
+        if not any(id(t) in self._known for t in read):
             self._kept.append(step)
+            self._constant.update(map(id, _tensors_in([step.found])))
             return
+        if not step.is_differentiated:
+            raise NotTraceable("it computes without gradients, as below torch.no_grad")
         found: Any
         try:
             found = self._found(step)

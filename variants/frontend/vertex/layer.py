@@ -49,6 +49,9 @@ class VertexLayer(nn.Module):
         for name, weight in weights.items():
             self._parameters[f"weight {name}"] = weight  # type: ignore[assignment]
 
+    def _get_name(self) -> str:  # what torch and warnings call it
+        return self.function.__name__
+
     def forward(self, graph: Any, v_feature: Features = None, e_feature: Features = None) -> Tensor:
         """Runs on all vertices at once, in torch.
 
