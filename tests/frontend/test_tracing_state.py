@@ -20,6 +20,9 @@ from hetune.variants.frontend.tracing.validate import validated
 from hetune.variants.runtime.fallback import FallbackWarning
 
 GAIN = 2.0
+INNER = 1.0
+OWN = 1.0
+STATIC = 1.0
 TABLE = torch.ones(WIDTH)
 EDGES = torch.randint(0, 23, (2, 90), generator=torch.Generator().manual_seed(1))
 
@@ -50,8 +53,17 @@ class Stateful(pyg.MessagePassing):
                 x = x * TABLE
         return self.propagate(edge_index, x=x)
 
+    @property
+    def own(self):
+        return OWN
+
+    @staticmethod
+    def static():
+        return STATIC
+
     def message(self, x_j):
         scaled = gained(x_j) * self.scales[0] + self._shift + self.bound
+        scaled = (lambda rows: rows * INNER)(scaled) * self.own * self.static()
         return self.act(scaled) * self.config.inner["gain"]
 
 
@@ -62,7 +74,7 @@ CHANGES = {
     "config.inner.gain": lambda layer: layer.config.inner.update(gain=5.0),
     "extra": lambda layer: setattr(layer, "extra", 1),
     "Stateful.bound": lambda layer: None,
-    f"GAIN of {__name__}": lambda layer: None,
+    **{f"{name} of {__name__}": lambda layer: None for name in ("GAIN", "INNER", "OWN", "STATIC")},
 }
 
 
@@ -76,8 +88,8 @@ def test_assignments_after_tracing_are_seen(path, monkeypatch):
     CHANGES[path](layer)
     if path.startswith("Stateful"):
         monkeypatch.setattr(Stateful, "bound", 5.0)
-    if path.startswith("GAIN"):
-        monkeypatch.setitem(globals(), "GAIN", 5.0)
+    if " of " in path:
+        monkeypatch.setitem(globals(), path.partition(" ")[0], 5.0)
     assert state.change() == path
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from hetune.variants.frontend.tracing.captured import names_in
+
 _MOST = 1000
 """Of the containers and objects that attributes lead to; a data set behind one is not searched."""
 
@@ -97,12 +99,12 @@ def _of_all(base: type) -> frozenset[str]:
 
 def _globals_read(kinds: Iterable[type]) -> Iterator[tuple[dict[str, Any], str, object]]:
     """Numbers and texts that methods, and functions of their file, read: where, name and value."""
-    waiting = [f for kind in kinds for f in vars(kind).values() if isinstance(f, FunctionType)]
+    waiting = [f for kind in kinds for held in vars(kind).values() for f in _functions(held)]
     known: set[tuple[int, str]] = set()
     while waiting:
         function = waiting.pop()
         where = function.__globals__
-        for name in function.__code__.co_names:
+        for name in names_in(function):
             value = where.get(name)
             if (id(where), name) in known:
                 continue
@@ -111,3 +113,9 @@ def _globals_read(kinds: Iterable[type]) -> Iterator[tuple[dict[str, Any], str, 
                 waiting.append(value)
             elif isinstance(value, bool | int | float | str):
                 yield where, name, value
+
+
+def _functions(held: object) -> Iterator[FunctionType]:
+    """Those of a method, of whatever kind, or of a property."""
+    parts = (held.fget,) if isinstance(held, property) else (getattr(held, "__func__", held),)
+    yield from (part for part in parts if isinstance(part, FunctionType))
