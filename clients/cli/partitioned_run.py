@@ -58,10 +58,10 @@ class PartitionedRun:
         if self.features is None or self.out is None or {f.suffix for f in files if f} != {".npy"}:
             raise InputError("--memory: give --features and --out, both .npy files")
         given = self.features.resolve(), Path(self.graph.name).resolve()
-        if self.out.resolve() in given:
+        edges = self.out.with_name(f"{self.out.name}.edges")
+        if not {self.out.resolve(), edges.resolve()}.isdisjoint(given):
             raise InputError(f"--out: {self.out} is what is read: name another file")
         start = time.perf_counter()
-        edges = self.out.with_name(f"{self.out.name}.edges")
         partitions = self._partitions(edges)
         say(
             f"{self.graph.name}: {partitions.num_nodes:,} nodes, {partitions.num_edges:,} edges in "
@@ -94,7 +94,8 @@ class PartitionedRun:
             )
         took = console.seconds(time.perf_counter() - start)
         say(f"wrote {list(rows.shape)} float32 to {self.out} in {took}")
-        shutil.rmtree(edges, ignore_errors=True)
+        if isinstance(partitions, EdgeFolder) and partitions.path == edges:  # made for this run
+            shutil.rmtree(edges, ignore_errors=True)
 
     def _partitions(self, folder: Path) -> Partitions:
         """Those there are, those of a file, or of a graph in memory."""

@@ -6,6 +6,7 @@ import torch
 
 import hetune as library
 from hetune.clients.cli.sources import LayerSource
+from hetune.variants.partition.external import partition_edges
 from hetune.variants.testing.graphs import typed_graph
 
 GRAPH = typed_graph([300, 200], [(0, 1, 900), (1, 0, 900), (0, 0, 2000), (1, 1, 9)])
@@ -45,6 +46,14 @@ def test_what_is_read_is_never_written_over(hetune, given):
     assert result.exit_code == 2
     assert "is what is read" in " ".join(result.stderr.split())
     assert (folder / "x.npy").read_bytes() == before
+    parts = folder / "out.npy.edges"
+    partition_edges(folder / "g.npz", parts)
+    refused = hetune("run", parts, *options, "--memory", "64GB")
+    assert refused.exit_code == 2
+    assert parts.is_dir()
+    moved = parts.rename(folder / "kept")
+    assert hetune("run", moved, *options, "--memory", "64GB").exit_code == 0
+    assert moved.is_dir()
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,8 @@ def test_a_node_that_is_killed_loses_no_work(tmp_path, monkeypatch):
         assert len(calls) > 16
         assert not lost.any_processes_alive()
         assert not out.with_name("out.npy.work").exists()
+        with pytest.raises(InputError, match="leave address out"):
+            distributed.run(model, parts, x, tmp_path / "no.npy", memory=MEMORY, address="auto")
         with pytest.raises(MemoryLimitError, match="give more memory"):
             distributed.run(model, parts, x, tmp_path / "no.npy", memory=30_000)
     finally:

@@ -52,7 +52,8 @@ def run(
         The rows, mapped to the file.
 
     Raises:
-        InputError: Ray is not installed, or no cluster answers; or as of `run_partitions`.
+        InputError: Ray is not installed, no cluster answers, or an address is given where there is
+            a connection; or as of `run_partitions`.
         MemoryLimitError: The smallest part does not fit.
         PartitionError: As of `run_partitions`, or workers were lost again and again.
         VariantError: There is no such variant.
@@ -73,6 +74,8 @@ class _OnRay:
             ) from error
         self._ray = ray
         self._is_own = not ray.is_initialized()
+        if address is not None and not self._is_own:
+            raise InputError("this process is connected to a Ray cluster: leave address out")
         if self._is_own:
             try:
                 ray.init(address, include_dashboard=False, log_to_driver=False)
