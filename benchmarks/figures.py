@@ -3,8 +3,8 @@
     python benchmarks/figures.py            # rewrites the documents and the picture
     python benchmarks/figures.py --check    # 1 if something differs
 
-What stands between `<!-- figures: NAME ARGUMENTS -->` and `<!-- /figures -->` is replaced: NAME is
-one of `FIGURES`, arguments are separated by `;`. `value FILE; key/key; .3f` prints one number.
+What stands between `<!--figures:NAME;ARGUMENTS-->` and `<!--/figures-->` is replaced: NAME is one
+of `FIGURES`, arguments are separated by `;`. `value;FILE;key/key;.3f` prints one number.
 The pictures of slowdowns are written to docs/slowdown.svg and docs/slowdown-by-graph.svg.
 """
 
@@ -21,9 +21,9 @@ import _peer_tables as peers
 from _slowdown_picture import by_graph, by_layer
 
 ROOT = Path(__file__).resolve().parents[1]
-MACHINES = {"zen5": "Zen 5", "zen4": "Zen 4", "xeon": "Xeon", "zen3": "Zen 3"}
-_CPUS = ("zen5", "xeon", "zen4", "zen3")
-_MARKED = re.compile(r"(<!-- figures: ([^>]*?) -->)(.*?)(<!-- /figures -->)", re.DOTALL)
+MACHINES = {"zen4": "Zen 4", "xeon": "Xeon", "zen3": "Zen 3"}
+_CPUS = ("xeon", "zen4", "zen3")
+_MARKED = re.compile(r"(<!--figures:([^>]*?)-->)(.*?)(<!--/figures-->)", re.DOTALL)
 
 
 @cache
@@ -56,17 +56,16 @@ def least() -> str:
 
 
 def choosers() -> str:
-    """How well each chooser chooses: all on the Xeon, the regret on the other machines."""
-    main, *others = (result(f"selection_{m}")["scores"] for m in ("xeon", "zen5", "zen3"))
+    """How well each chooser chooses: all on the Xeon, the regret on the Zen 3."""
+    main, other = (result(f"selection_{m}")["scores"] for m in ("xeon", "zen3"))
     rows = []
     for chooser, s in sorted(main.items(), key=lambda each: each[1]["regret"]):
         if chooser != "oracle":
             numbers = f"{s['regret']:.3f}", f"{s['regret_p95']:.3f}", f"{s['clearly_worse']:.1%}"
-            elsewhere = (f"{scores[chooser]['regret']:.3f}" for scores in others)
             label = "vanilla" if chooser == "default" else chooser
-            rows.append([label, *numbers, f"{s['worst']:.2f}x", *elsewhere])
-    header = ["chooser", "regret", "95th percentile", "clearly slower", "at worst",
-              "Zen 5: regret", "Zen 3: regret"]  # fmt: skip
+            there = f"{other[chooser]['regret']:.3f}"
+            rows.append([label, *numbers, f"{s['worst']:.2f}x", there])
+    header = ["chooser", "regret", "95th percentile", "clearly slower", "at worst", "Zen 3: regret"]
     return peers.table(header, rows)
 
 
@@ -105,18 +104,6 @@ def kernels() -> str:
     return peers.table(["kernel", *columns], rows)
 
 
-def serving() -> str:
-    """What a service adds to a run."""
-    small, large = result("service_xeon")["cells"]
-    rows = {
-        "small graph by id, in-process": f"{small['candidates']['in-process']['p50_ms']:.2f} ms",
-        "added by `Client`, median": f"{small['overhead']['p50_ms']:.2f} ms",
-        "added by `Client`, 99th percentile": f"{small['overhead']['p99_ms']:.2f} ms",
-        "102 MB of features, added by `Client`": f"{large['overhead']['share']:.0%}",
-    }
-    return peers.table(["", f"{MACHINES['xeon']}, {_date(small)}"], [list(r) for r in rows.items()])
-
-
 FIGURES: dict[str, Callable[..., str]] = {
     "value": value,
     "layers": lambda machine: peers.layers_table(_cells(machine), ("PyG", "DGL", "fastest peer")),
@@ -133,7 +120,6 @@ FIGURES: dict[str, Callable[..., str]] = {
     "kernels": kernels,
     "choosers": choosers,
     "choosing": choosing,
-    "serving": serving,
 }
 
 
@@ -141,8 +127,7 @@ def filled(text: str) -> str:
     """A document with the figures of today's results."""
 
     def fill(found: re.Match[str]) -> str:
-        name, _, rest = found[2].partition(" ")
-        arguments = [each.strip() for each in rest.split(";")] if rest else []
+        name, *arguments = found[2].split(";")
         printed = FIGURES[name](*arguments)
         around = "\n\n" if printed.startswith("|") else ""
         return f"{found[1]}{around}{printed}{around}{found[4]}"

@@ -21,10 +21,10 @@ def test_what_stands_between_the_marks_is_replaced(monkeypatch, tmp_path):
     made_up = {"a b": [{"c": 1.25}]}
     (tmp_path / "benchmarks" / "results" / "x_zen4.json").write_text(json.dumps(made_up))
     monkeypatch.setattr(figures, "ROOT", tmp_path)
-    before = "It is <!-- figures: value x_zen4; a b/0/c; .1f -->9<!-- /figures -->x."
+    before = "It is <!--figures:value;x_zen4;a b/0/c;.1f-->9<!--/figures-->x."
     assert figures.filled(before) == before.replace("9", "1.2")
     with pytest.raises(KeyError):
-        figures.filled("<!-- figures: nothing --><!-- /figures -->")
+        figures.filled("<!--figures:nothing--><!--/figures-->")
 
 
 def test_results_are_few():
