@@ -150,7 +150,7 @@ class BodyLowering:
         value, frame = self.values[name], self.blocks.inner
         axes: tuple[Axis, ...] = (*frame.lanes, *row_axes(value.shape))
         inside = TritonValue(frame.inside, (), frame.lanes).over(axes)
-        text = f'tl.where({inside}, {value.over(axes)}, {literal(REDUCTIONS["max"])})'
+        text = f"tl.where({inside}, {value.over(axes)}, {literal(REDUCTIONS['max'])})"
         self._define(name, value.shape, axes, text)
         self.lowest.add(self.values[name].text)
 
@@ -281,11 +281,13 @@ class BodyLowering:
         tops = {self.values[top].text for top in self.below if top in self.values}
         self._define(name, shape, axes, text)
         first, *others = (arg.text for arg in args)
-        if self.zeros.issuperset((first, *others)) and expr.fn in ("add", "sub", "mul", "scale"):
+        keep_zeros = expr.fn in ("add", "sub", "mul", "scale")
+        is_lowest = first in self.lowest
+        if (keep_zeros and self.zeros.issuperset((first, *others))) or (
+            is_lowest and expr.fn == "exp"
+        ):
             self.zeros.add(self.values[name].text)
-        elif first in self.lowest and expr.fn == "exp":
-            self.zeros.add(self.values[name].text)
-        elif first in self.lowest and expr.fn == "sub" and tops.issuperset(others):
+        elif is_lowest and expr.fn == "sub" and tops.issuperset(others):
             self.lowest.add(self.values[name].text)
 
     def _inner(self, name: str, expr: Inner) -> None:
