@@ -27,10 +27,12 @@ from typing import Any
 import torch
 from _gpu import card, missing
 from _gpu_graphs import LARGE, REAL, ROAD, TIMED, graph_named
+from _gpu_layers import LayerChecks
 from _gpu_peers import Cells, compile_ahead, each_plan, plans_of
 from _gpu_report import peers_lines, roofline_lines, tripwire_lines
 from _gpu_roofline import Roofline
 from _gpu_serve import Serving
+from _gpu_training import Comparisons
 from _gpu_tripwire import Tripwire
 from _gpu_units import LIMIT, UNIT_S, Held, Unit, serve, work
 from _machine import commit
@@ -108,6 +110,7 @@ class Check:
             found += [
                 Unit(f"sanitizer/{t}", lambda t=t: self.sanitized(t), alone=False) for t in tools
             ]
+        found += LayerChecks(self.device).units()
         right = [g for g in self.graphs if g in REAL or self.device == "cpu"]
         found += [
             Unit(
@@ -120,7 +123,8 @@ class Check:
         served = right[:2] if self.device == "cpu" else ("several blocks", "aifb", "biokg")
         found += Serving(self.device, self.rounds).units(served, self.widths[0])
         peers = Cells(self.device, self.rounds, self.precision, self.unit_s, self.ahead_of_time)
-        return found + peers.units(self.graphs, PEER_LAYERS, self.widths[:1])
+        found += peers.units(self.graphs, PEER_LAYERS, self.widths[:1])
+        return found + Comparisons(self.device, self.rounds).units()
 
     def correct(
         self, name: str, graph: str, width: int, heads: int, prepare: bool = False

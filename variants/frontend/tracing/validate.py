@@ -76,9 +76,9 @@ def _validated(module: nn.Module, arguments: CallArguments) -> Traced:
 
 
 def _perturbed(module: nn.Module, random: torch.Generator) -> nn.Module:
-    """A copy in float64 with other parameters: zeros at the start would hide mistakes."""
+    """A copy in float64, on the CPU, with other parameters: zeros would hide mistakes."""
     try:
-        twin = copy.deepcopy(module).double()
+        twin = copy.deepcopy(module).double().cpu()
     except Exception as error:
         raise NotTraceable(f"it cannot be copied: {error}") from None
     with torch.no_grad():
