@@ -27,9 +27,7 @@ class RepeatedCall:
         graph: What it ran on.
     """
 
-    def __init__(
-        self, adapter: Adapter, x: Tensor, given: HeteroGraph, graph: HeteroGraph
-    ) -> None:
+    def __init__(self, adapter: Adapter, x: Tensor, given: HeteroGraph, graph: HeteroGraph) -> None:
         self.adapter, self._graph, self._given = adapter, weakref.ref(graph), weakref.ref(given)
         self._shape, self._device, self._kind = x.shape, x.device, x.device.type
 
