@@ -6,6 +6,7 @@ from torch import nn
 
 import hetune
 from hetune.variants.errors import InputError
+from hetune.variants.runtime.compiled import CompiledLayer
 from hetune.variants.runtime.fallback import FallbackWarning
 from hetune.variants.testing.graphs import AWKWARD
 from hetune.variants.testing.layers import LAYERS, randomized
@@ -14,16 +15,18 @@ GRAPH = AWKWARD["several blocks"]()
 
 
 @pytest.fixture
-def repeated():
+def repeated(monkeypatch):
     module = randomized(LAYERS["rgcn-mean"].make(GRAPH, 7, 1)).eval()
     layer, x = hetune.compile(module), torch.randn(GRAPH.num_nodes, 7)
     with torch.no_grad():
-        for _ in range(2):
-            layer(x, GRAPH)
-    reads = []
-    layer._prepare = lambda *args, **kwargs: (
-        reads.append(1) or type(layer)._prepare(layer, *args, **kwargs)
-    )
+        layer(x, GRAPH)
+    reads, prepare = [], CompiledLayer._prepare
+
+    def read(self, *args, **kwargs):
+        reads.append(args)
+        return prepare(self, *args, **kwargs)
+
+    monkeypatch.setattr(CompiledLayer, "_prepare", read)
     return layer, module, x, reads
 
 

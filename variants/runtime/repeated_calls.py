@@ -36,9 +36,10 @@ class RepeatedCall:
         """A call that is one, else None."""
         if type(call) is not LayerCall or adapter.dropout:
             return None
-        x, given, dtype = call.x, call.edges, adapter.dtype
-        is_one = isinstance(x, Tensor) and isinstance(given, HeteroGraph)
-        return cls(adapter, x, given, graph) if is_one and dtype is torch.float32 else None
+        x, given = call.x, call.edges
+        if not (isinstance(x, Tensor) and isinstance(given, HeteroGraph)):
+            return None
+        return cls(adapter, x, given, graph) if adapter.dtype is torch.float32 else None
 
     def graph_of(self, args: tuple[Any, ...]) -> HeteroGraph | None:
         """The graph of another call that reads as this one did, which needs no gradients; or None.
