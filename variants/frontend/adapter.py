@@ -67,6 +67,7 @@ class Adapter:
             ``(x_dict, edge_index_dict)``.
         inputs: The program's features and constants.
         width: Of a row of its feature ``x``; 0 if it has none.
+        widths: Of rows of each type of nodes, where these differ; zeros follow up to `width`.
         result_width: Of a row of its first result.
         num_relations: Rows of its per-edge-type weights.
         metadata: Node types and canonical edge types that it was made for, where it was.
@@ -90,6 +91,7 @@ class Adapter:
         num_relations: int,
         *,
         metadata: Metadata | None = None,
+        widths: Mapping[str, int] | None = None,
         is_reversed: bool = False,
         graph_refusal: Callable[[Any, HeteroGraph], str | None] | None = None,
         order_refusal: Callable[[Any, ByType, ByType], str | None] | None = None,
@@ -103,7 +105,7 @@ class Adapter:
         self.program = program
         self.signature: Signature = "flat" if metadata is None else "hetero"
         self.num_relations = num_relations
-        self.metadata = metadata
+        self.metadata, self.widths = metadata, widths or {}
         self.vocabulary: Vocabulary | None = None
         self.is_reversed = is_reversed
         self._graph_refusal = graph_refusal
