@@ -64,10 +64,10 @@ def tripwire_lines(units: Mapping[str, Mapping[str, Any]]) -> list[str]:
             tables.setdefault(kind, {})[graph] = unit["candidates"]
     lines = []
     for kind, shares in tables.items():
-        lines.append(f"  {f'{kind}, shares of the bound':<40}{''.join(f'{g:>9}' for g in shares)}")
+        lines.append(f"  {f'{kind}, shares of the bound':<52}{''.join(f'{g:>9}' for g in shares)}")
         for name in dict.fromkeys(itertools.chain.from_iterable(shares.values())):
             cells = (f"{of[name]:.1%}" if name in of else "" for of in shares.values())
-            lines.append(f"  {name:<40}{''.join(f'{cell:>9}' for cell in cells)}")
+            lines.append(f"  {name:<52}{''.join(f'{cell:>9}' for cell in cells)}")
         told = [graph for graph, of in shares.items() if _wants_cuda(of)]
         lines.append(f"  a CUDA printer is worth its while on: {', '.join(told) or 'no graph'}")
     return lines
