@@ -14,7 +14,7 @@ from hetune.variants.errors import GraphError, InputError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.frontend.call import Call
 from hetune.variants.frontend.edge_errors import check_edge_dict, check_edge_tensors
-from hetune.variants.frontend.tracing.arguments import as_plain
+from hetune.variants.frontend.tracing.arguments import as_plain, of_one_width
 from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph import CanonicalEtype, HeteroGraph, from_edge_index_dict
 from hetune.variants.graph.lazy_tensors import is_lazy
@@ -94,7 +94,10 @@ class LayerCall(Call):
             InputError: Their number or device is not the graph's, or their width not the module's.
         """
         width = self._adapter.width
-        x = self.x if isinstance(self.x, Tensor) else _concatenated(self.x, graph, width)
+        if isinstance(self.x, Tensor):
+            x = self.x
+        else:
+            x = _concatenated(self.x, graph, width, self._adapter.widths)
         if x.shape != (graph.num_nodes, width):
             raise InputError(
                 f"x has the shape {list(x.shape)}: give one row of {width} for each of the graph's "
@@ -312,7 +315,9 @@ def _kind(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
 
 
-def _concatenated(x_dict: Mapping[str, Tensor], graph: HeteroGraph, width: int) -> Tensor:
+def _concatenated(
+    x_dict: Mapping[str, Tensor], graph: HeteroGraph, width: int, widths: Mapping[str, int]
+) -> Tensor:
     offsets = graph.node_offsets
     for name, first, last in zip(graph.ntype_names, offsets, offsets[1:], strict=False):
         rows = x_dict[name].shape[0] if name in x_dict else 0
@@ -321,15 +326,16 @@ def _concatenated(x_dict: Mapping[str, Tensor], graph: HeteroGraph, width: int) 
                 f"x has {rows} rows for the node type {name!r} but the graph has {last - first} "
                 "such nodes: give one row per node"
             )
-        if name in x_dict and x_dict[name].shape[1:] != (width,):
+        own = widths.get(name, width)
+        if name in x_dict and x_dict[name].shape[1:] != (own,):
             raise InputError(
                 f"x has the shape {list(x_dict[name].shape)} for the node type {name!r}: give rows "
-                f"of {width}"
+                f"of {own}"
             )
     parts = [x_dict[name] for name in graph.ntype_names if name in x_dict]
     if not parts:
         return torch.empty(0, width, dtype=torch.float32, device=graph.device)
-    return joined(parts)
+    return joined(of_one_width(parts, width))
 
 
 def joined(parts: list[Tensor]) -> Tensor:
