@@ -6,8 +6,9 @@ Nodes of two types have rows of 64 floats and 15 edges each, of four types, draw
 far. A process that runs part by part may not take more memory than it has once hetune is loaded,
 and `--memory`: the system refuses it (RLIMIT_DATA, mapped files aside). Another one has
 all in memory, indexes it and runs once. Then the parts run its variant (`same`), whose rows have
-to be the same bits, and what is chosen for each (`chosen`). Beside stands the share of their time
-that reading and writing rows took; files are in the system's cache where that is large enough.
+to be the same bits, and what is chosen for each (`chosen`). `files_share` is what reading and
+writing rows took, some of it meanwhile; files are in the system's cache where that is large enough.
+On a busy machine, OMP_NUM_THREADS=1 and seconds of the processor (`cpu`) say more.
 """
 
 import argparse
