@@ -10,7 +10,7 @@ memory is recorded as such.
 import gc
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,7 +49,7 @@ from hetune.variants.runtime.compiled import CompiledLayer
 from hetune.variants.runtime.replay import PATIENCE
 
 TOLERANCES = {"ieee": 1e-4, "tf32x3": 1e-4, "tf32": 5e-3, "bf16": 5e-2}
-_FEW_ROUNDS = 3
+_FEW_ROUNDS, _FASTEST = 3, 2
 _EXPECTED_RUNS = 1000.0
 
 
@@ -63,6 +63,7 @@ class Cells:
         precision: Of products, of hetune and of torch's own: "ieee" or "tf32".
         unit_s: Seconds after which a cell begins no further candidate.
         ahead_of_time: Whether hetune's kernels are compiled ahead, many at once.
+        fastest: Names of the peers that run, by a cell's key; all where it has none.
     """
 
     device: str
@@ -70,6 +71,7 @@ class Cells:
     precision: str = "ieee"
     unit_s: float = UNIT_S
     ahead_of_time: bool = True
+    fastest: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def units(
         self, graphs: Sequence[str], layers: Sequence[Layer], widths: Sequence[int]
@@ -149,7 +151,9 @@ class Cell:
         ]
         plain = [candidate for candidate in pyg.candidates(self.layer) if not candidate.compiled]
         experts = (*torch_expert.candidates(self.layer), *grouped.candidates(self.layer))
-        return [*own, *experts, *plain]
+        peers = [*experts, *plain]
+        names = self.cells.fastest.get(f"{self.graph}/{self.layer}/{self.width}")
+        return [*own, *(peer for peer in peers if names is None or peer.name in names)]
 
     def _chosen(self, problem: Problem) -> Run:
         from hetune import compile as compile_with_selector
@@ -260,6 +264,19 @@ def guarded(measure: Callable[[], dict[str, Any]], left: float, device: str) -> 
     if record["status"] == "failed" and not answers(device):
         raise RuntimeError(f"the card answers no more: {record['detail']}")
     return record
+
+
+def fastest_peers(units: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The fastest peers in float32 of each cell of earlier results, by "graph/layer/width"."""
+    found = {}
+    for key, unit in units.items():
+        right = [each for each in unit.get("candidates", ()) if each.get("status") == "ok"]
+        exact = [each for each in right if each["precision"] == "ieee"]
+        peers = [each for each in exact if not each["name"].startswith("hetune")]
+        if key.startswith("peers/") and peers:
+            peers.sort(key=lambda each: each["median_ms"])
+            found[key.removeprefix("peers/")] = [each["name"] for each in peers[:_FASTEST]]
+    return found
 
 
 def each_plan(variant: Variant) -> bool:

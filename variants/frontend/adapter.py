@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.frontend.call import Call
+from hetune.variants.frontend.module_structure import ModuleStructure
 from hetune.variants.frontend.parameters_version import ParametersVersion
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 from hetune.variants.graph.lazy_tensors import materialized
@@ -126,6 +127,7 @@ class Adapter:
             for name, tensor in group.items()
         ]
         self._version: ParametersVersion | None = None
+        self._passed: ModuleStructure | None = None
 
     @property
     def result_types(self) -> tuple[str, ...]:
@@ -186,6 +188,13 @@ class Adapter:
 
         What may change after it was adapted: options, parts, methods, dtype, hooks.
         """
+        if self._passed is not None and self._passed.is_now(self._options):
+            return _hooked_or_replaced(self.module, self._parts)
+        reason = self._structure_refusal() or _tensors_refusal(self.module, self._parts)
+        self._passed = None if reason else ModuleStructure(self.module, self._parts)
+        return reason or _hooked_or_replaced(self.module, self._parts)
+
+    def _structure_refusal(self) -> str | None:
         own = vars(self.module)
         for name, value in self._options.items():
             if own.get(name) != value:
@@ -200,7 +209,7 @@ class Adapter:
             if (group.get(name) is not None) != is_there:
                 change = "removed" if is_there else "added"
                 return _plain_tensor(self.module) or f"{path} was {change}: compile it anew"
-        return _refusal(self.module, self._parts)
+        return None
 
     def mode_refusal(self) -> Unsupported | None:
         """Why another adapter is for the module in its mode, or None."""
@@ -228,7 +237,12 @@ def is_wrapper(tensor: Tensor) -> bool:
 
 def refusal(module: nn.Module) -> str | None:
     """Why a module of a supported class cannot be replaced in the state it is in, or None."""
-    return _plain_tensor(module) or _refusal(module, _parts(module))
+    parts = _parts(module)
+    return (
+        _plain_tensor(module)
+        or _tensors_refusal(module, parts)
+        or _hooked_or_replaced(module, parts)
+    )
 
 
 def _plain_tensor(module: nn.Module) -> str | None:
@@ -247,20 +261,23 @@ def _path(part: str, name: str) -> str:
     return f"{part}.{name}" if part else name
 
 
-def _refusal(module: nn.Module, parts: Sequence[nn.Module]) -> str | None:
-    """What may change at any time of why a module cannot be replaced."""
-    is_hooked, dtype = False, None
+def _tensors_refusal(module: nn.Module, parts: Sequence[nn.Module]) -> str | None:
+    """Why a module with such tensors cannot be replaced, or None."""
+    dtype = None
+    for tensor in _tensors(parts):
+        if tensor.dtype is not dtype and tensor.is_floating_point():
+            if dtype is not None or tensor.dtype not in DTYPES:
+                return _wrong_dtype(module)
+            dtype = tensor.dtype
+        if is_wrapper(tensor):
+            return f"a parameter is a {type(tensor).__name__}, which has no memory"
+    return None
+
+
+def _hooked_or_replaced(module: nn.Module, parts: Sequence[nn.Module]) -> str | None:
+    """Why a module whose methods or hooks do something else cannot be replaced, or None."""
+    is_hooked = False
     for part in parts:  # in plain loops: every call of a layer asks
-        for group in (part._parameters, part._buffers):
-            for tensor in group.values():
-                if tensor is None:
-                    continue
-                if tensor.dtype is not dtype and tensor.is_floating_point():
-                    if dtype is not None or tensor.dtype not in DTYPES:
-                        return _wrong_dtype(module)
-                    dtype = tensor.dtype
-                if is_wrapper(tensor):
-                    return f"a parameter is a {type(tensor).__name__}, which has no memory"
         own = vars(part)
         for attribute in _HOOKS if part is module else _HOOKS_OF_PARTS:
             if own.get(attribute) and not _is_lazy_s_own(part, attribute):
