@@ -80,10 +80,15 @@ def gat(kind):
     return pyg.GATConv(WIDTH, 4, heads=2, add_self_loops=False)
 
 
+def sage_or_gat(kind):
+    return pyg.SAGEConv(WIDTH, WIDTH) if kind in ETYPES[1:3] else gat(kind)
+
+
 MODELS = {
     "sage": lambda: Layers(lambda kind: pyg.SAGEConv(WIDTH, WIDTH)),
     "sage, one type": lambda: Layers(lambda kind: pyg.SAGEConv((WIDTH, WIDTH), WIDTH), "mean", 4),
     "gat": lambda: Layers(gat, "mean"),
+    "sage or gat": lambda: Layers(sage_or_gat, "mean"),
     "graph": lambda: Layers(lambda kind: pyg.GraphConv(WIDTH, WIDTH, aggr="max")),
     "to_hetero": lambda: pyg.to_hetero(Sage(), METADATA, aggr="mean"),
     "han": lambda: pyg.HANConv(WIDTH, WIDTH, METADATA, heads=2),
@@ -183,14 +188,15 @@ def test_types_of_nodes_have_widths_of_their_own(name):
 
 
 class Mixed(nn.Module):
-    """First layers have nodes of several widths, and last ones are of several classes."""
+    """First layers have nodes of several widths, and last ones are of three classes."""
 
     def __init__(self):
         super().__init__()
         widths = dict(zip(NTYPES, (5, 6, 30), strict=True))
         first = {kind: pyg.SAGEConv((widths[kind[0]], widths[kind[2]]), WIDTH) for kind in ETYPES}
         last = {kind: pyg.SAGEConv(WIDTH, 4) for kind in ETYPES[:2]}
-        last |= {kind: pyg.GATConv(WIDTH, 4, add_self_loops=False) for kind in ETYPES[2:]}
+        last |= {kind: pyg.GATConv(WIDTH, 4, add_self_loops=False) for kind in ETYPES[2:4]}
+        last[ETYPES[4]] = pyg.GraphConv(WIDTH, 4)
         middle = {kind: pyg.SAGEConv(WIDTH, WIDTH) for kind in ETYPES}
         self.convs = nn.ModuleList(map(pyg.HeteroConv, (first, middle, last)))
 

@@ -179,6 +179,7 @@ def _adapt_rgat(module: Any) -> Adapter | Unsupported:
         weights,
         module.num_relations,
         is_reversed=module.flow == "target_to_source",
+        takes_matrices=module.flow == "source_to_target",
         dropout={"mask": share} if share > 0 else {},
         mode=dropout,
     )
@@ -246,6 +247,7 @@ def _adapt_hgt(module: Any) -> Adapter | Unsupported:
         metadata=(node_types, edge_types),
         widths=widths if len({*widths.values()}) > 1 else None,
         order_refusal=order_refusal,
+        takes_matrices=True,
     )
 
 

@@ -271,7 +271,7 @@ class CompiledLayer(ModuleWrapper):
         try:
             self._last.set(chosen.variant.id, None)
             plan = chosen.variant.plan
-            weights = self._weights.weights(plan, adapter, graph, edges)
+            weights = self._weights.weights(plan, adapter, graph, edges, inputs)
             start = now_on(device, tell is not None)
             given = inputs, weights.tensors, out, overflow
             results = self._runs.run(graph, chosen, policy, *given, is_timed=tell is not None)

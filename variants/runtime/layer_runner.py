@@ -127,8 +127,11 @@ class LayerRunner:
     def _of_size(
         self, variants: Mapping[str, Variant], graph: HeteroGraph, policy: Policy
     ) -> Variant:
-        found = self._sizes.id_of(tuple(variants.values()), graph, policy)
-        return self.named(found, variants, graph, policy)
+        given = tuple(variants.values())
+        try:
+            return self.named(self._sizes.id_of(given, graph, policy), variants, graph, policy)
+        except MemoryLimitError:
+            return variants[policy.choice(given, graph).id]
 
     def at_hand(self, variant: Variant) -> Variant | None:
         """The variant, or the one that ran last, on whatever graph, if it was never compiled."""
