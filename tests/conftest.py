@@ -4,24 +4,34 @@ import atexit
 import gc
 import math
 import os
+import shlex
 import shutil
 import sys
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from hetune.variants.registry import Registry
 
 # Triton looks when it is imported, and PyG imports it.
 os.environ["TRITON_INTERPRET"] = "1"
 # Processes of tests have more threads than there are cores: one that has to wait for others must
 # not keep a core from them. OpenMP looks when torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-# A thousand kernels are linked: gold takes half as long. Tests of the registry link as users do.
+# A thousand kernels are compiled and linked: -O1 takes two thirds as long, and gold half as long.
+# Options are part of a kernel's key. `_kernels_of_users` has those that users have.
+GOLD = "g++ -fuse-ld=gold"
+QUICK = shlex.join([str(Path(__file__).with_name("quick_g++")), "-O1", "-fuse-ld=gold"])
 if not os.environ.get("CXX") and shutil.which("g++") and shutil.which("ld.gold"):
-    os.environ.setdefault("HETUNE_CXX", "g++ -fuse-ld=gold")
+    os.environ.setdefault("HETUNE_CXX", QUICK)
 
+OF_NUMBERS = {"conformance", "backends", "test_precision"}
+"""Folders, and a file, of tests whose kernels are compiled with the options that users have."""
 
 # On a busy machine any example may take long.
 settings.register_profile("hetune", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -69,6 +79,29 @@ def postgresql_url() -> Iterator[str]:
 def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Compiled kernels go to HETUNE_CACHE if CI sets it, else to a folder of this run."""
     os.environ.setdefault("HETUNE_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="session")
+def _users_registry(_private_cache: None) -> "Registry":
+    """Compiles with the options that users have."""
+    from hetune.variants.registry import Registry, Toolchain
+
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ["HETUNE_CXX"] == QUICK:
+            patch.setenv("HETUNE_CXX", GOLD)
+        return Registry(toolchain=Toolchain.detect())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kernels_of_users(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What is said of kernels' numbers is said of those that users have."""
+    if "HETUNE_CXX" not in os.environ or not OF_NUMBERS & {request.path.stem, *request.path.parts}:
+        yield
+        return
+    from hetune.variants.registry import override_default_registry
+
+    with override_default_registry(request.getfixturevalue("_users_registry")):
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
