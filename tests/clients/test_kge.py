@@ -103,3 +103,12 @@ def test_what_is_no_model(folder, hetune):
     score, tables = made(fft)
     with pytest.raises(InputError, match="is no program"):
         score.model(**tables)
+
+
+def test_a_table_that_is_given_twice_is_saved_twice(tmp_path):
+    table = torch.arange(12.0).view(3, 4)
+    tables = {"entity": (table, table), "r": (table, table)}
+    score, path = library.kge.scores["simple"], tmp_path / "model.safetensors"
+    score.model(**tables).save(path)
+    query = torch.tensor([0, 2]), torch.tensor([1, 0])
+    torch.testing.assert_close(ScoreModel.load(path).all(*query), score.all(*query, **tables))

@@ -212,6 +212,10 @@ def test_functions_may_be_of_ones_own_and_have_options():
         ({"q": R}, "no argument 'q'"),
         ({"r": torch.nn.Embedding(5, 8)}, "r is no tensor or tuple of tensors: Embedding"),
         ({"entity": [E, E]}, "entity is no tensor or tuple of tensors: list"),
+        ({"entity": None}, "entity is no tensor or tuple of tensors: NoneType"),
+        ({"entity": ()}, "entity is no tensor or tuple of tensors: tuple"),
+        ({"entity": E.detach().numpy()}, "entity is no tensor or tuple of tensors: ndarray"),
+        ({"r": 0.5}, "r is no tensor or tuple of tensors: float"),
     ],
 )
 def test_what_is_no_triple_or_no_table_is_refused(change, message):

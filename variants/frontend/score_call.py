@@ -102,12 +102,11 @@ def adapt_score(module: ScoreLayer, call: Arguments | None) -> Adapter | Unsuppo
         return Unsupported(f"it is no program: {error}")
     if (reason := limitation(traced.program)) is not None:
         return Unsupported(reason)
-    relations = [len(module.tables[name]) for name in module.relations]
     adapter = Adapter(
         module,
         traced.program,
         lambda: traced.weights_of(module.tables),
-        relations[0] if relations else 1,
+        1 if module.num_relations is None else module.num_relations,
     )
     adapter.read = lambda args, kwargs: _read(module, adapter, args)
     return adapter

@@ -52,8 +52,7 @@ class ScoreCandidates:
         if not len(nodes) * count:
             return next(iter(given.entities.values())).new_empty((len(nodes), count))
         if self._traced is not None:
-            values = {**given.entities, **self._traced.weights_of(given.weights)}
-            return self._scores.of_all(values, nodes, rels, side)
+            return self._scores.of_all(_values(self._traced, given), nodes, rels, side)
         layer, everyone = self._layer(given), torch.arange(count, device=nodes.device)
         parts = []
         for rows in torch.split(torch.arange(len(nodes)), max(1, _TRIPLES_AT_ONCE // count)):
@@ -82,8 +81,7 @@ class ScoreCandidates:
         flat, none = others.flatten(), others.new_empty(0)
         ends = (none, flat) if side == "tail" else (flat, none)
         check_ids((ends[0], none, ends[1]), given.num_entities, given.num_relations)
-        values = {**given.entities, **self._traced.weights_of(given.weights)}
-        nodes = heads if side == "tail" else tails
+        values, nodes = _values(self._traced, given), heads if side == "tail" else tails
         return self._scores.of_chunks(values, nodes, rels, side, others.long())
 
     def model(self, given: ScoreTables) -> ScoreModel:
@@ -94,9 +92,12 @@ class ScoreCandidates:
         """
         if self._traced is None:
             raise InputError(f"the function is no program: {self._reason}")
-        program = self._traced.program
-        values = {**given.entities, **self._traced.weights_of(given.weights)}
+        program, values = self._traced.program, _values(self._traced, given)
         return ScoreModel(program, {p.name: values[p.name].detach() for p in program.params})
 
     def _layer(self, given: ScoreTables) -> ScoreLayer:
         return ScoreLayer(self._function, given.arguments, given.weights, given.options)
+
+
+def _values(traced: TracedScore, given: ScoreTables) -> dict[str, Tensor]:
+    return {**given.entities, **traced.weights_of(given.weights)}

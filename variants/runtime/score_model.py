@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
+import torch
 from torch import Tensor
 
 from hetune.variants.errors import InputError, ProgramError
@@ -90,7 +91,10 @@ class ScoreModel:
         """Writes a `.safetensors` file with the tables, and the program in its metadata."""
         from safetensors.torch import save  # not everywhere where layers are compiled
 
-        tables = {name: table.detach().contiguous() for name, table in self._tables.items()}
+        tables = {
+            name: table.detach().clone(memory_format=torch.contiguous_format)
+            for name, table in self._tables.items()
+        }
         atomic_files.write_atomically(
             Path(path), save(tables, {_PROGRAM: show(self._program)}), _READABLE
         )

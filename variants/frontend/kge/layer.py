@@ -69,7 +69,7 @@ class ScoreLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.function, self.arguments, self.options = function, arguments, dict(options)
-        self.entities = _names(arguments, (RowPlace.HEAD, RowPlace.TAIL))
+        self.entities = names_at(arguments, RowPlace.HEAD, RowPlace.TAIL)
         self.set_weights(tables)
 
     def set_weights(self, weights: Mapping[str, Tensor]) -> None:
@@ -83,7 +83,13 @@ class ScoreLayer(nn.Module):
     @property
     def relations(self) -> tuple[str, ...]:
         """Names of the tables of relations."""
-        return _names(self.arguments, (RowPlace.RELATION,))
+        return names_at(self.arguments, RowPlace.RELATION)
+
+    @property
+    def num_relations(self) -> int | None:
+        """R; None without tables of relations."""
+        names = self.relations
+        return len(self._parameters[names[0]]) if names else None  # type: ignore[arg-type]
 
     @property
     def tables(self) -> dict[str, Tensor]:
@@ -105,8 +111,7 @@ class ScoreLayer(nn.Module):
         Raises:
             InputError: There is no entity or relation of some number.
         """
-        count = next((len(self.tables[name]) for name in self.relations), None)
-        check_ids((heads, rels, tails), len(entities[0]), count)
+        check_ids((heads, rels, tails), len(entities[0]), self.num_relations)
         ids = {RowPlace.HEAD: heads, RowPlace.RELATION: rels, RowPlace.TAIL: tails}
         tables = {**self.tables, **dict(zip(self.entities, entities, strict=True))}
 
@@ -140,6 +145,7 @@ class ScoreLayer(nn.Module):
         return self.function(**dict(named), **self.options)
 
 
-def _names(arguments: Iterable[ScoreArgument], places: tuple[RowPlace, ...]) -> tuple[str, ...]:
+def names_at(arguments: Iterable[ScoreArgument], *places: RowPlace) -> tuple[str, ...]:
+    """Names of the tables that have rows of these, each once."""
     found = (name for each in arguments if each.place in places for name in each.names)
     return tuple(dict.fromkeys(found))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from inspect import Signature
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from hetune.variants.errors import InputError
-from hetune.variants.frontend.kge.layer import RowPlace, ScoreArgument
+from hetune.variants.frontend.kge.layer import RowPlace, ScoreArgument, names_at
 
 Tables = Tensor | tuple[Tensor, ...]
 """One, or several for a tuple of rows."""
@@ -41,12 +40,7 @@ class ScoreTables:
     @property
     def num_relations(self) -> int | None:
         """R; None without tables of relations."""
-        names = [
-            name
-            for argument in self.arguments
-            if argument.place is RowPlace.RELATION
-            for name in argument.names
-        ]
+        names = names_at(self.arguments, RowPlace.RELATION)
         return len(self.weights[names[0]]) if names else None
 
     @property
@@ -76,11 +70,12 @@ def bound_tables(
     Raises:
         InputError: One is missing or unknown, or has another number of rows.
     """
-    head, relation, last, *others = signature.parameters
+    parameters = signature.parameters
+    head, relation, last, *others = parameters
     if unknown := [name for name in given if name not in (relation, *others)]:
         raise InputError(f"there is no argument {unknown[0]!r}: give {', '.join(others) or 'none'}")
     for name in (relation, *others):
-        if name not in given and signature.parameters[name].default is Signature.empty:
+        if name not in given and parameters[name].default is Signature.empty:
             raise InputError(f"{name} is missing: give a table of relations [R, *row shape]")
     of_tails = ("entity", entity) if tail is None else ("tail", tail)
     rows = [
@@ -95,17 +90,19 @@ def bound_tables(
             rows.append((name, place, name, value))
         elif name in given:
             options[name] = value
-    arguments, named = [], dict[RowPlace, dict[str, Tensor]]()
+    arguments: list[ScoreArgument] = []
+    named: dict[RowPlace, dict[str, Tensor]] = {}
     for parameter, place, name, value in rows:
-        if isinstance(value, nn.Module | list):
+        if not _is_tables(value) and (value is not None or place is not RowPlace.RELATION):
             raise InputError(f"{name} is no tensor or tuple of tensors: {type(value).__name__}")
         arguments.append(ScoreArgument(parameter, place, _names(name, value)))
         tensors = (value,) if isinstance(value, Tensor) else value or ()
         named.setdefault(place, {}).update(zip(arguments[-1].names, tensors, strict=True))
     names = [name for each in arguments if each.place is not RowPlace.TAIL for name in each.names]
     names += arguments[2].names if tail is not None else ()
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise InputError(f"two tables are named {twice[0]}: rename an argument")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"two tables are named {twice}: rename an argument")
     entities = {**named[RowPlace.HEAD], **named[RowPlace.TAIL]}
     _check_rows("entities", entities)
     _check_rows("relations", named[RowPlace.RELATION])
@@ -127,7 +124,7 @@ def _names(name: str, value: Tables | None) -> str | tuple[str, ...] | None:
 
 def _check_rows(what: str, tables: Mapping[str, Tensor]) -> None:
     for name, table in tables.items():
-        if not isinstance(table, Tensor) or not table.dim():
+        if not table.dim():
             raise InputError(f"{name} is no table: give a tensor [{what}, *row shape]")
     if len({len(table) for table in tables.values()}) > 1:
         counts = ", ".join(f"{name} {len(table)}" for name, table in tables.items())
