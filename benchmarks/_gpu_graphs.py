@@ -4,6 +4,7 @@ from functools import cache, lru_cache
 
 from _graphs import data_folder, sort_edges
 
+from hetune.profiling.corpus.shapes import Road
 from hetune.variants.graph.generate import generate
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.loaders import load
@@ -15,6 +16,8 @@ _DRAWN = {"fb15k237": "fb15k"}
 TIMED = ("aifb", "mutag", "fb15k237", "am", "bgs", "biokg", "mag", "wikikg2")
 LARGE = ("am", "biokg", "mag", "wikikg2")
 """Those whose rows do not fit into an L2 cache."""
+ROAD = "road"
+"""One of them without hubs, whose neighbours have numbers close by."""
 
 
 @lru_cache(maxsize=1)
@@ -40,6 +43,8 @@ def _made(name: str) -> HeteroGraph:
     """In memory from then on: drawing the largest takes longer than what is measured on it."""
     if name in AWKWARD:
         return AWKWARD[name]()
+    if name == ROAD:
+        return Road(nodes=1 << 21).make()
     if _is_there(name):
         return load(data_folder() / "graphs" / f"{REAL[name]}.npz").add_inverse().canonicalize()
     return generate(_DRAWN.get(name, name))

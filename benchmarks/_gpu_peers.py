@@ -128,7 +128,7 @@ class Cell:
             if self.cells.ahead_of_time:
                 compile_ahead(problem.conv, device, (self.cells.precision,))
             want, found["reference"] = reference(problem)
-            _settle(device)
+            settle(device)
             layer = compile_layer(problem.conv, backend=self.cells.backend, cuda_graph=False)
             plans, best = self._plans(layer, problem, want)
             found["plans"], found["best_plan"] = plans, best
@@ -231,22 +231,35 @@ class Cell:
         return record
 
     def _guarded(self, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """A record, or what came in between; nothing of it stays in memory."""
         left = self.cells.unit_s - (time.perf_counter() - self._began)
-        if left <= 0:
-            return {"status": "not run", "detail": "no time was left for it in its unit"}
-        try:
-            with at_most(left):
-                record = measure()
-        except OutOfTime as error:
-            record = {"status": "too slow", "detail": str(error)}
-        except Exception as error:  # whatever a candidate raises is its result
-            lost = is_out_of_memory(error)
-            record = {"status": "out of memory" if lost else "failed", "detail": describe(error)}
-        _settle(self.cells.device)
-        if record["status"] == "failed" and not answers(self.cells.device):
-            raise RuntimeError(f"the card answers no more: {record['detail']}")
-        return record
+        return guarded(measure, left, self.cells.device)
+
+
+def guarded(measure: Callable[[], dict[str, Any]], left: float, device: str) -> dict[str, Any]:
+    """A record, or what came in between; nothing of it stays in memory.
+
+    Args:
+        measure: Makes it.
+        left: Seconds that it may take.
+        device: What it runs on.
+
+    Raises:
+        RuntimeError: The device answers no more.
+    """
+    if left <= 0:
+        return {"status": "not run", "detail": "no time was left for it in its unit"}
+    try:
+        with at_most(left):
+            record = measure()
+    except OutOfTime as error:
+        record = {"status": "too slow", "detail": str(error)}
+    except Exception as error:  # whatever a candidate raises is its result
+        lost = is_out_of_memory(error)
+        record = {"status": "out of memory" if lost else "failed", "detail": describe(error)}
+    settle(device)
+    if record["status"] == "failed" and not answers(device):
+        raise RuntimeError(f"the card answers no more: {record['detail']}")
+    return record
 
 
 def each_plan(variant: Variant) -> bool:
@@ -291,7 +304,8 @@ def _bytes_of(output: Any) -> int:
     return sum(tensor.nbytes for tensor in tensors if tensor is not None)
 
 
-def _settle(device: str) -> None:
+def settle(device: str) -> None:
+    """Lets go of memory that nobody uses."""
     WORKSPACE.clear()
     gc.collect()
     if device != "cpu":

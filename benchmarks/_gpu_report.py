@@ -1,5 +1,6 @@
 """What the results of a GPU say: ratios, shares and milliseconds, as lines of text."""
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,6 +13,8 @@ WORST = 1.2
 """Least ratio on any graph."""
 SHARE = 0.7
 """Least share of a kernel's bounds."""
+REACHED = 0.8
+"""Share that CUDA C++ has to reach where Triton does not reach the other, to be worth a printer."""
 _OWN = ("best plan", "compile", "cuda graph")
 """hetune's best plan of all, what `hetune.compile` runs, and the best plan as a CUDA graph."""
 
@@ -50,6 +53,30 @@ def roofline_lines(units: Mapping[str, Mapping[str, Any]]) -> list[str]:
                 f" default schedule {unit['default_ms']:.4f} ms; best: {unit['best']}"
             )
     return lines
+
+
+def tripwire_lines(units: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """For each walk: shares of its bound, of each candidate on each graph, and what they tell."""
+    tables: dict[str, dict[str, dict[str, float]]] = {}
+    for key, unit in units.items():
+        if key.startswith("tripwire/") and "candidates" in unit:
+            _, kind, graph = key.split("/")
+            tables.setdefault(kind, {})[graph] = unit["candidates"]
+    lines = []
+    for kind, shares in tables.items():
+        lines.append(f"  {f'{kind}, shares of the bound':<40}{''.join(f'{g:>9}' for g in shares)}")
+        for name in dict.fromkeys(itertools.chain.from_iterable(shares.values())):
+            cells = (f"{of[name]:.1%}" if name in of else "" for of in shares.values())
+            lines.append(f"  {name:<40}{''.join(f'{cell:>9}' for cell in cells)}")
+        told = [graph for graph, of in shares.items() if _wants_cuda(of)]
+        lines.append(f"  a CUDA printer is worth its while on: {', '.join(told) or 'no graph'}")
+    return lines
+
+
+def _wants_cuda(shares: Mapping[str, float]) -> bool:
+    cuda = max((s for name, s in shares.items() if name.startswith("cuda ")), default=0.0)
+    own = max((s for name, s in shares.items() if not name.startswith("cuda ")), default=0.0)
+    return own < SHARE and cuda >= REACHED
 
 
 def _row(cell: Mapping[str, Any], ratios: dict[str, list[float]]) -> str:

@@ -118,18 +118,13 @@ class Roofline:
     copied: int = 1 << 30
     unit_s: float = UNIT_S
 
-    def units(self, graphs: Sequence[str], width: int = 64) -> list[Unit]:
-        """Sums, softmax sums, and products of `width` in three precisions, on each graph."""
-        sums = [("aggregation", "ieee"), ("attention", "ieee")]
-        products = [("gather-gemm", precision) for precision in ("ieee", "tf32x3", "tf32")]
+    def units(self, graph: str, width: int = 64) -> list[Unit]:
+        """Sums, softmax sums, and products of `width` in three precisions, on a graph."""
+        kinds = {kind: (kind, "ieee") for kind in ("aggregation", "attention")}
+        kinds |= {f"gather-gemm {p}": ("gather-gemm", p) for p in ("ieee", "tf32x3", "tf32")}
         return [
-            Unit(
-                f"roofline/{kind if kinds is sums else f'{kind} {p}'}/{g}",
-                lambda kind=kind, p=p, g=g: self.measure(kind, g, p, width),
-            )
-            for kinds in (sums, products)
-            for g in graphs
-            for kind, p in kinds
+            Unit(f"roofline/{name}/{graph}", lambda k=kind, p=p: self.measure(k, graph, p, width))
+            for name, (kind, p) in kinds.items()
         ]
 
     def work(self, kind: str, at: HeteroGraph, width: int) -> Work:
@@ -169,23 +164,31 @@ class Roofline:
 
     def measure(self, kind: str, graph: str, precision: str, width: int) -> dict[str, Any]:
         """A unit's record."""
-        began = time.perf_counter()
         at = fresh_graph(graph, self.device)
         work = self.work(kind, at, width)
-        before = clocks(self.device)
-        torch.set_float32_matmul_precision("highest" if precision == "ieee" else "high")
-        limits = {**self._limits(), **{f"pick {name}": run for name, run in work.picks.items()}}
         domain = Domain(at, at.device)
-        values = _values(work.launch, domain, at.device)
+        values = buffers_of(work.launch, domain, at.device)
+        backends = {str(s): TritonBackend(precision, s) for s in work.schedules}
+        runs, refused = self.started(work.launch, backends, domain, values)
+        return self.record(graph, at, work, runs, refused, precision)
+
+    def started(
+        self,
+        launch: Launch,
+        backends: Mapping[str, TritonBackend],
+        domain: Domain,
+        values: dict[str, Tensor],
+    ) -> tuple[dict[str, Run], dict[str, str]]:
+        """A launch by each backend, after its first run; and why others do not run it."""
+        began = time.perf_counter()
         runs: dict[str, Run] = {}
         refused: dict[str, str] = {}
-        for schedule in work.schedules:
-            name = str(schedule)
+        for name, backend in backends.items():
             if time.perf_counter() - began > self.unit_s:
                 refused[name] = "no time was left for it in its unit"
                 continue
             try:
-                run = _bound(work.launch, domain, TritonBackend(precision, schedule), values)
+                run = _bound(launch, domain, backend, values)
                 run()
                 self._wait()
                 runs[name] = run
@@ -193,10 +196,24 @@ class Roofline:
                 if is_out_of_memory(error):
                     gc.collect()
                 refused[name] = describe(error)
+        return runs, refused
+
+    def record(
+        self,
+        graph: str,
+        at: HeteroGraph,
+        work: Work,
+        runs: Mapping[str, Run],
+        refused: Mapping[str, str],
+        precision: str = "ieee",
+    ) -> dict[str, Any]:
+        """What the runs take beside their limits, the first of them by default."""
         if not runs:
             raise AssertionError(f"no schedule ran: {refused}")
-        watch = stopwatch(self.device)
-        times = in_turns({**limits, **runs}, watch, self.rounds)
+        before = clocks(self.device)
+        torch.set_float32_matmul_precision("highest" if precision == "ieee" else "high")
+        limits = {**self._limits(), **{f"pick {name}": run for name, run in work.picks.items()}}
+        times = in_turns({**limits, **runs}, stopwatch(self.device), self.rounds)
         return {
             "graph": origin(graph),
             "nodes": at.num_nodes,
@@ -260,7 +277,8 @@ def _both(one: Run, other: Run) -> Run:
     return run
 
 
-def _values(launch: Launch, domain: Domain, device: torch.device) -> dict[str, Tensor]:
+def buffers_of(launch: Launch, domain: Domain, device: torch.device) -> dict[str, Tensor]:
+    """Random rows for each of a launch's buffers."""
     return {
         buffer.name: torch.randn(domain.buffer_rows(buffer.type), *buffer.type.shape, device=device)
         for buffer in launch.buffers

@@ -40,7 +40,8 @@ class Cell:
     @cached_property
     def x(self) -> Tensor:
         width = self.d_out if self.layer == "appnp" else self.d_in
-        return torch.randn(self.num_nodes, width, generator=torch.Generator().manual_seed(0))
+        x = torch.randn(self.num_nodes, width, generator=torch.Generator().manual_seed(0))
+        return x.to(self.edge_index.device)
 
     @cached_property
     def conv(self) -> Any:
@@ -64,14 +65,14 @@ class Cell:
                     "gat": pyg.GATConv,
                     "gatv2": pyg.GATv2Conv,
                 }[name](*widths)
-        return made.eval().requires_grad_(False)
+        return made.to(self.edge_index.device).eval().requires_grad_(False)
 
     @cached_property
     def edges(self) -> tuple[Tensor, Tensor]:
         """Sources and destinations by destination, with the loops that the layer adds."""
         src, dst = self.edge_index
         if self.layer not in ("sage", "gin", "tagcn"):
-            kept, loops = src != dst, torch.arange(self.num_nodes)
+            kept, loops = src != dst, torch.arange(self.num_nodes, device=src.device)
             src, dst = torch.cat([src[kept], loops]), torch.cat([dst[kept], loops])
         order = (dst * self.num_nodes + src).argsort()
         return src[order], dst[order]
@@ -79,7 +80,7 @@ class Cell:
     @cached_property
     def indptr(self) -> Tensor:
         counts = torch.bincount(self.edges[1], minlength=self.num_nodes)
-        return torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
+        return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
     def matrix(self, values: Tensor) -> Tensor:
         """Of the edges, destinations by sources, in CSR."""
@@ -101,7 +102,7 @@ def pyg(cell: Cell) -> Run:
 def pyg_adjacency(cell: Cell) -> Run:
     """PyG given the transposed adjacency matrix, with which it calls `torch.sparse.mm`."""
     size = cell.num_nodes, cell.num_nodes
-    ones = torch.ones(cell.edge_index.shape[1])
+    ones = torch.ones_like(cell.edge_index[0]).float()
     matrix = torch.sparse_coo_tensor(cell.edge_index.flip(0), ones, size).to_sparse_csr()
     return lambda: cell.conv(cell.x, matrix)  # type: ignore[no-any-return]
 
@@ -162,7 +163,7 @@ def expert(cell: Cell) -> Run:
     """Matrices made once, `torch.sparse.mm` of them, and weights on the narrower side."""
     conv, x = cell.conv, cell.x
     narrows = cell.d_out < cell.d_in
-    ones = torch.ones(len(cell.edges[0]))
+    ones = torch.ones_like(cell.edges[0]).float()
     hops = HOPS.get(cell.layer, 0)
     match cell.layer:
         case "gcn":
@@ -234,7 +235,7 @@ def expert(cell: Cell) -> Run:
 def _weighted(cell: Cell, scores: Tensor, bound: Tensor, rows: Tensor) -> Tensor:
     """Sums by a softmax of scores, none of which is above its bound."""
     matrix = cell.matrix((scores - bound).exp_())
-    total = torch.sparse.mm(matrix, torch.ones(cell.num_nodes, 1))
+    total = torch.sparse.mm(matrix, rows.new_ones(cell.num_nodes, 1))
     return torch.sparse.mm(matrix, rows).div_(total)
 
 

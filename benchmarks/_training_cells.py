@@ -30,6 +30,7 @@ class Gradients:
 
     def __init__(self, problem: Problem, layer: Trainable) -> None:
         self._problem, self._layer, self.ran = problem, layer, layer.ran
+        self.parameters = layer.parameters
         rows = problem.x_dict if layer.is_dict else {"": problem.x}
         self._x = {name: part.detach().requires_grad_() for name, part in rows.items()}
 
@@ -40,10 +41,10 @@ class Gradients:
             known = {name: rows for name, rows in out.items() if rows is not None}
             up_of, out = self._problem.by_type(up[0]), list(known.values())
             up = [up_of[name] for name in known]
-        leaves = [*self._x.values(), *layer.parameters.values()]
+        leaves = [*self._x.values(), *self.parameters.values()]
         found = torch.autograd.grad(out, leaves, up, allow_unused=True, materialize_grads=True)
         parts = len(self._x)
-        return {"x": found[:parts], **dict(zip(layer.parameters, found[parts:], strict=True))}
+        return {"x": found[:parts], **dict(zip(self.parameters, found[parts:], strict=True))}
 
 
 class Epoch:

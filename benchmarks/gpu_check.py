@@ -26,11 +26,14 @@ from typing import Any
 
 import torch
 from _gpu import card, missing
-from _gpu_graphs import LARGE, REAL, TIMED, graph_named
+from _gpu_graphs import LARGE, REAL, ROAD, TIMED, graph_named
+from _gpu_layers import LayerChecks
 from _gpu_peers import Cells, compile_ahead, each_plan, plans_of
-from _gpu_report import peers_lines, roofline_lines
+from _gpu_report import peers_lines, roofline_lines, tripwire_lines
 from _gpu_roofline import Roofline
 from _gpu_serve import Serving
+from _gpu_training import Comparisons
+from _gpu_tripwire import Tripwire
 from _gpu_units import LIMIT, UNIT_S, Held, Unit, serve, work
 from _machine import commit
 from _peers.problem import LAYERS as PEER_LAYERS
@@ -78,7 +81,11 @@ class Check:
         if self.device != "cpu":
             found.append(Unit("rates", lambda: asdict(measure_gpu(torch.device(self.device)))))
         if self.device != "cpu" or interpreting():
-            found += Roofline(self.device, self.rounds, unit_s=self.unit_s).units(large)
+            roofline = Roofline(self.device, self.rounds, unit_s=self.unit_s)
+            for graph in large:  # all of one graph, which is drawn for them, stand together
+                found += roofline.units(graph)
+                found += Tripwire(roofline).units(graph) if self.device != "cpu" else []
+            found += Tripwire(roofline).units(ROAD) if self.device != "cpu" else []
         shapes = [(n, h) for n, layer in LAYERS.items() for h in layer.heads if h <= 2]
         awkward = SANITIZED if self.device == "cpu" else tuple(AWKWARD)
         found += [
@@ -103,6 +110,7 @@ class Check:
             found += [
                 Unit(f"sanitizer/{t}", lambda t=t: self.sanitized(t), alone=False) for t in tools
             ]
+        found += LayerChecks(self.device).units()
         right = [g for g in self.graphs if g in REAL or self.device == "cpu"]
         found += [
             Unit(
@@ -115,7 +123,8 @@ class Check:
         served = right[:2] if self.device == "cpu" else ("several blocks", "aifb", "biokg")
         found += Serving(self.device, self.rounds).units(served, self.widths[0])
         peers = Cells(self.device, self.rounds, self.precision, self.unit_s, self.ahead_of_time)
-        return found + peers.units(self.graphs, PEER_LAYERS, self.widths[:1])
+        found += peers.units(self.graphs, PEER_LAYERS, self.widths[:1])
+        return found + Comparisons(self.device, self.rounds).units()
 
     def correct(
         self, name: str, graph: str, width: int, heads: int, prepare: bool = False
@@ -272,7 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _print_lines(units: Mapping[str, Any]) -> None:
-    for line in (*peers_lines(units), *roofline_lines(units)):
+    for line in (*peers_lines(units), *roofline_lines(units), *tripwire_lines(units)):
         print(line)
 
 

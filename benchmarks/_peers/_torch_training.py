@@ -28,15 +28,15 @@ class Pattern:
 
     def __init__(self, ptr: Tensor, columns: Tensor, width: int) -> None:
         self.ptr, self.columns = ptr, columns
-        self.rows = torch.arange(len(ptr) - 1).repeat_interleave(ptr.diff())
+        self.rows = torch.arange(len(ptr) - 1, device=ptr.device).repeat_interleave(ptr.diff())
         self.back = columns.argsort(stable=True)
         self.back_ptr, self.back_rows = pointers(columns, width), self.rows[self.back]
-        self.zeros = csr_tensor(ptr, columns, torch.zeros(len(columns)), width)
+        self.zeros = csr_tensor(ptr, columns, torch.zeros_like(columns).float(), width)
 
     @staticmethod
     def gather(rows: Tensor, width: int) -> "Pattern":
         """With one entry a row."""
-        return Pattern(torch.arange(len(rows) + 1), rows, width)
+        return Pattern(torch.arange(len(rows) + 1, device=rows.device), rows, width)
 
     def product(self, table: Tensor, values: Tensor | None = None) -> Tensor:
         """The matrix times a table; without values, of ones."""

@@ -107,7 +107,9 @@ class KgeProblem:
         for name, axes in SCORES[self.score].more.items():
             shapes[name] = self.graph.num_etypes, *[d] * axes
         return {
-            name: nn.Parameter((torch.randn(shape, generator=generator) * 0.3).to(self.dtype))
+            name: nn.Parameter(
+                (torch.randn(shape, generator=generator) * 0.3).to(self.graph.device, self.dtype)
+            )
             for name, shape in shapes.items()
         }
 
@@ -116,6 +118,7 @@ class KgeProblem:
         """Triples, drawn at random."""
         generator, graph = torch.Generator().manual_seed(1), self.graph
         drawn = torch.randint(graph.num_edges, (_BATCHES, self.batch), generator=generator)
+        drawn = drawn.to(graph.device)
         columns = graph.src.long(), graph.etype.long(), graph.dst.long()
         return [tuple(column[each] for column in columns) for each in drawn]  # type: ignore[misc]
 

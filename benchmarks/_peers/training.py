@@ -43,11 +43,17 @@ def _called(problem: Problem, module: Any, *edges: Any, **more: Any) -> Trainabl
     return Trainable(lambda x: module(x, *edges), parameters, is_dict, **more)
 
 
-def _hetune(problem: Problem) -> Trainable:
+def hetune_layer(problem: Problem, backend: Any = None) -> Trainable:
+    """hetune's, whose kernels for a GPU are compiled at once."""
     import hetune
 
-    module: Any = hetune.compile(problem.conv, expected_runs=math.inf)
+    module: Any = hetune.compile(problem.conv, backend=backend, expected_runs=math.inf)
     typed = () if problem.layer in HOMOGENEOUS else (problem.graph,)
+    if problem.graph.device.type != "cpu":
+        leaf = lambda x: x.detach().requires_grad_()  # noqa: E731
+        rows = problem.rows
+        rows = {n: leaf(x) for n, x in rows.items()} if isinstance(rows, dict) else leaf(rows)
+        module.warm(rows, *(typed or problem.edges), gradients=True)
 
     def ran() -> str:
         status = module.status()
@@ -143,7 +149,7 @@ def candidates(layer: Layer) -> list[Candidate]:
         forms = {product: partial(_gcn, product=product) for product in ("bag", "csr")}
     elif layer != "gat":
         forms = {n: partial(getattr(expert, layer), side=side) for n, side in _SIDES.items()}
-    found = [Candidate("hetune/compile", layer, _hetune)]
+    found = [Candidate("hetune/compile", layer, hetune_layer)]
     found += [Candidate(f"expert/{n}", layer, partial(of_form, form)) for n, form in forms.items()]
     model = LIGHT_HGT if layer == "hgt" else "full"
     if layer in name:

@@ -202,7 +202,10 @@ def _compile(
     start = time.perf_counter()
     with console.progress_bar("compiling") as update:
         built = compile_kernels(
-            variants, device.backend, lambda done, total, name: update(done, total)
+            variants,
+            device.backend,
+            device.device,
+            lambda done, total, name: update(done, total),
         )
     if built:
         took = console.seconds(time.perf_counter() - start)

@@ -23,15 +23,19 @@ def test_it_goes_on_where_it_was(tmp_path, capsys):
     pytest.importorskip("triton")
     out = tmp_path / "gpu_check.json"
     arguments = ["--device", "cpu", "--graphs", "one node", "--widths", "4", "--rounds", "2"]
-    arguments += ["--out", str(out), "--only", "awkward/rgcn-mean,serve/"]
+    others = "correct-layers/gcn", "correct-kge", "gradients/gat", "homogeneous/1M/gcn/64"
+    arguments += ["--out", str(out), "--only", ",".join(("awkward/rgcn-mean,serve/", *others))]
     assert gpu_check.main([*arguments, "--limit", "0"]) == 3
-    assert capsys.readouterr().out.splitlines()[-1].startswith("0 of 4 units")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("0 of 8 units")
     done = interpreted(*arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     held = json.loads(out.read_text())
     assert held["machine"]["card"] == "cpu, interpreted"
     served = held["units"].pop("serve/one node")
     assert served.get("skipped") or max(served["errors"].values()) < 2e-5
+    checks = [held["units"].pop(key) for key in others]
+    assert [unit["checked"] for unit in checks[:-1]] == [6, 6, 1]
+    assert {each["status"] for each in checks[-1]["candidates"]} == {"ok"}
     assert len(held["units"]) == 3
     for unit in held["units"].values():
         assert unit["variants"] == 6  # plans
@@ -64,7 +68,8 @@ def test_the_units_of_a_gpu(capsys):
         "sanitizer/memcheck",
         "correct/hgt/2/fb15k237/64",
     }
-    expected |= {"peers/wikikg2/hgt/64", "roofline/aggregation/mag"}
+    expected |= {"peers/wikikg2/hgt/64", "roofline/aggregation/mag", "gradients/hgt"}
+    expected |= {"training/am/rgat/64", "homogeneous/10M/gatv2/64"}
     assert expected <= set(keys)
     assert len(set(keys)) == len(keys)
 

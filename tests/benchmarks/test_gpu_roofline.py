@@ -30,7 +30,7 @@ torch.testing.assert_close(sums.sum(0), table[ids.long()].sum(0))
 _gpu_gather.BLOCKS = (16,)
 _gpu_roofline.PRODUCTS, _gpu_roofline.SUMS = _gpu_roofline.PRODUCTS[:1], _gpu_roofline.SUMS[:2]
 tried = Roofline("cpu", rounds=2, product=16, copied=4096, unit_s=3600.0)
-units = tried.units(["duplicate edges"], 16)
+units = tried.units("duplicate edges", 16)
 print(json.dumps({unit.key: unit.run() for unit in units}))
 """
 COMPILED = """

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 pyg = pytest.importorskip("torch_geometric.nn")
 
 WIDTH, EDGE_WIDTH = 6, 5
+NODE_TYPES, EDGE_TYPES = 3, 2
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ def arguments_on(edge_index: Tensor, num_nodes: int, given: tuple[str, ...]) -> 
         "x_0": rows[:, WIDTH:].contiguous(),
         "edge_weight": torch.rand(edges, generator=random) + 0.1,
         "edge_attr": torch.randn(edges, EDGE_WIDTH, generator=random),
+        "node_type": torch.randint(0, NODE_TYPES, (num_nodes,), generator=random),
+        "edge_type": torch.randint(0, EDGE_TYPES, (edges,), generator=random),
     }
     others["pos"] = others["x_0"]
     named = {name: others[name] for name in given}
@@ -51,8 +54,13 @@ def mlp(*widths: int) -> nn.Sequential:
     )
 
 
+def heat(**options: Any) -> nn.Module:
+    return pyg.HEATConv(WIDTH, 4, NODE_TYPES, EDGE_TYPES, 3, EDGE_WIDTH, 4, **options)
+
+
 DEGREES = torch.tensor([4, 6, 5, 3, 0, 2])
 W, A, X0 = ("edge_weight",), ("edge_attr",), ("x_0",)
+TYPES = ("node_type", "edge_type", "edge_attr")
 
 CASES: dict[str, tuple[Case, ...]] = {
     "GCNConv": (
@@ -293,6 +301,16 @@ CASES: dict[str, tuple[Case, ...]] = {
             ),
             ("pos",),
         ),
+    ),
+    "HEATConv": (
+        Case(lambda: heat(heads=2), TYPES),
+        Case(lambda: heat(heads=3, concat=False), TYPES),
+        Case(lambda: heat(root_weight=False, bias=False), TYPES),
+    ),
+    "MFConv": (
+        Case(lambda: pyg.MFConv(WIDTH, 4)),
+        Case(lambda: pyg.MFConv(WIDTH, 4, max_degree=6, bias=False)),
+        Case(lambda: pyg.MFConv(WIDTH, 4, max_degree=8, aggr="max")),
     ),
     "WLConvContinuous": (
         Case(lambda: pyg.WLConvContinuous()),

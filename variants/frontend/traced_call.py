@@ -40,6 +40,7 @@ from hetune.variants.frontend.tracing.validate import (
 )
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.tensor_identity import identity
+from hetune.variants.program.nodes import Space
 
 
 def mode_of(parts: Iterable[nn.Module]) -> tuple[bool, ...]:
@@ -265,9 +266,12 @@ class TracedCall(Call):
     def inputs(self, graph: HeteroGraph) -> dict[str, Tensor]:
         """Features by name, and constants."""
         params = self._reader.adapter.inputs
-        rows = self._reader.traced.rows
+        rows, of_graph = self._reader.traced.rows, self._of_graph(graph)
         given = {p.name: self._rows(p.name) for p in params if p.name in rows}
-        return {**given, **self._of_graph(graph).constants}
+        if of_graph.order is not None:
+            of_nodes = {p.name for p in params if p.type.space is Space.NODE}
+            given |= {n: of_graph.order.sorted(given[n]) for n in of_nodes & given.keys()}
+        return {**given, **of_graph.constants}
 
     def _rows(self, feature: str) -> Tensor:
         parts = [self._arguments.values[name] for name in self._reader.traced.rows[feature]]
@@ -276,7 +280,9 @@ class TracedCall(Call):
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Any:
         """Rows as the layer gives them, and what torch makes of them."""
         arguments, traced = self._arguments, self._reader.traced
-        given = arguments.values
+        given, order = arguments.values, None
+        if traced.order is not None and (order := self._of_graph(graph).order) is not None:
+            results = tuple(map(order.unsorted, results))
         found = dict(zip(traced.program.results, results, strict=True))
         if traced.result_shape is not None:
             return traced.result(found, {}, given, (), graph.num_targets)
@@ -319,7 +325,8 @@ class TracedCall(Call):
     @property
     def takes_out(self) -> bool:
         """Whether the program's result is the call's."""
-        return self._reader.traced.result_shape is not None
+        traced = self._reader.traced
+        return traced.result_shape is not None and traced.order is None
 
     def _of_graph(self, graph: HeteroGraph) -> OfGraph:
         if self._known is None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from hetune.variants.frontend.tracing.layer import Traced
+from hetune.variants.frontend.tracing.node_order import NodeOrder
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.program.nodes import Space
@@ -25,11 +26,13 @@ class OfGraph:
         constants: Of the program.
         others: What else calls return.
         made_of: The tensors that belong to the graph, where writes to them are counted.
+        order: That of the graph's nodes, where calls have another one.
     """
 
     constants: Mapping[str, Tensor]
     others: tuple[Tensor, ...]
     made_of: tuple[weakref.ref[Tensor], ...] = ()
+    order: NodeOrder | None = None
 
 
 _Kept = dict[tuple[object, ...], OfGraph]
@@ -91,7 +94,8 @@ def keep(
 
         counted = (tensor for tensor in tensors if not tensor.is_inference())
         made_of = tuple(weakref.ref(tensor, forget) for tensor in counted)
-        found = own[key] = OfGraph(constants, traced.of_graph, made_of)
+        order = None if traced.order is None or traced.order.is_same else traced.order
+        found = own[key] = OfGraph(constants, traced.of_graph, made_of, order)
         return found
 
 

@@ -334,7 +334,7 @@ class CompiledLayer(ModuleWrapper):
         layer, adapter, call, graph = self._prepare_choice(args, kwargs)
         policy = layer._policy.limited(memory_limit)
         variants = layer._runs.foreseen(layer._promoted, graph, policy)
-        compile_kernels(variants, layer._runs.backend, progress)
+        compile_kernels(variants, layer._runs.backend, graph.device, progress)
         for variant in variants:
             weights = layer._weights.weights(variant.plan, adapter, graph, call.edges)
             layer._runs.prepare(variant, graph, weights.tensors)

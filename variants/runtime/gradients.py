@@ -115,7 +115,7 @@ class StageRunner:
             return
         graph = self._graph(graph)
         variants = self._runs.foreseen(self._variants, graph, policy)
-        compile_kernels(variants, self._runs.backend, progress)
+        compile_kernels(variants, self._runs.backend, graph.device, progress)
         for variant in variants:
             self._runs.executable(variant, graph)
 

@@ -9,6 +9,7 @@ import torch
 
 from hetune.variants.backends.base import Backend
 from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import CompileError
 from hetune.variants.graph.hetero import HeteroGraph
@@ -28,11 +29,18 @@ def with_features(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def compile_kernels(
-    variants: Iterable[Variant], backend: Backend, progress: Progress | None
+    variants: Iterable[Variant],
+    backend: Backend,
+    device: torch.device,
+    progress: Progress | None,
 ) -> int:
     """Compiles the kernels of variants that are not compiled yet, several at once.
 
-    Other backends than C++ compile when a variant is bound or first run.
+    Args:
+        variants: Which.
+        backend: What compiles: C++, or Triton for a GPU. Others do so as they run.
+        device: What they are to run on.
+        progress: As of `build`.
 
     Returns:
         How many were compiled.
@@ -41,9 +49,13 @@ def compile_kernels(
         CompileError: One does not compile, or there is no compiler.
         RegistryError: The registry's folder cannot be written.
     """
-    if not isinstance(backend, CppBackend):
+    if isinstance(backend, CppBackend):
+        registry = backend.registry
+    elif isinstance(backend, TritonBackend) and device.type == "cuda":
+        registry = backend.registry(device)
+    else:
         return 0
-    report = backend.registry.build(Compiler(backend).emit(variants), progress=progress)
+    report = registry.build(Compiler(backend).emit(variants), progress=progress)
     for name, reason in report.failed.items():
         raise CompileError(f"the kernel {name} does not compile: {reason}")
     return report.built

@@ -128,6 +128,11 @@ class TritonBackend:
             kernels += bound_kernels(lowered, getattr(module, name), loaded.get(name), place)
         return TritonRunner(tuple(kernels), own, elements, device)
 
+    def registry(self, device: torch.device) -> Registry:
+        """Where kernels may lie that were compiled ahead of time for a GPU."""
+        major, minor = torch.cuda.get_device_capability(device)
+        return self._registry_of(10 * major + minor)
+
     def _emitted(self, launch: Launch, schedule: AnySchedule) -> TritonSource:
         """The launch as its variant wants it; one for a CPU says nothing of that."""
         wanted = schedule if isinstance(schedule, GpuSchedule) else GpuSchedule()
@@ -144,8 +149,7 @@ class TritonBackend:
         known = self._kernels.get((source.text, device))
         if known is not None:
             return known
-        capability = torch.cuda.get_device_capability(device)
-        registry = self._registry_of(10 * capability[0] + capability[1])
+        registry = self.registry(device)
         key = registry.root, registry.key(source), device
         found = _LOADED.get(key, {})
         if not found and (binary := registry.find(source)) is not None:

@@ -29,6 +29,8 @@ def gathered(at: Interpreter, x: Tensor, dim: int, index: Tensor) -> RowValue:
         raise NotTraceable("rows of edges are indexed: only rows of nodes are, by an end of edges")
     if is_rows(index) or index.dtype not in (torch.int64, torch.int32) or index.dim() != 1:
         raise NotTraceable("rows are indexed by something else than an end of the edges")
+    if space is Space.NODE and at.tape.has_positions(index):
+        return RowValue(at.parts.taken(found.name, index), found.axis)
     end, group = at.recorder.end_of(index)
     if space is Space.NODE:
         at.recorder.check_nodes(group, end, at.recorder.types[found.name].group)

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from hetune.variants.frontend.tracing.alignment import is_rows, row_shape, rows_of, squeezed
 from hetune.variants.frontend.tracing.expressions import Expression, called
+from hetune.variants.frontend.tracing.new_tensors import LIKE
+from hetune.variants.frontend.tracing.node_parts import NodeParts
 from hetune.variants.frontend.tracing.not_traceable import (
     LocatedNotTraceable,
     NotTraceable,
@@ -26,6 +28,7 @@ from hetune.variants.frontend.tracing.symbols import (
     symbols_in,
 )
 from hetune.variants.frontend.tracing.tail import TailArguments
+from hetune.variants.frontend.tracing.tape import WRITES
 from hetune.variants.program.nodes import ALL_EDGES, Space
 
 Handler = Callable[..., Any]
@@ -53,6 +56,7 @@ class Interpreter:
     Attributes:
         recorder: The program so far.
         tape: What is computed of the graph alone.
+        parts: Some of the nodes' rows, and tensors that they were written into.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class Interpreter:
     ) -> None:
         self.recorder, self.tape, self._num_edges = recorder, recorder.tape, num_edges
         self._tail, self.tape.dropped = TailArguments(recorder, given), self._dropped
+        self.parts = NodeParts(recorder, self.symbol)
 
     def __call__(
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -75,13 +80,15 @@ class Interpreter:
                 return func(*args, **kwargs)
         if name in _REFUSED:
             raise NotTraceable(f"{_REFUSED[name]}: branch on options and on what edges alone say")
-        if name in _LIKE:
-            return _LIKE[name](self, *args, **kwargs)
+        if name in LIKE:
+            return LIKE[name](self.counted_shape, *args, **kwargs)
         if not isinstance(args[0] if args else None, Symbol) and name in ("expand_as", "view_as"):
             return getattr(args[0], name.removesuffix("_as"))(self.counted_shape(args[1]))
         if not isinstance(args[0] if args else None, Symbol) and name in ("to", "type_as"):
             return args[0].to(args[1].dtype)
         given = symbols_in((args, tuple(kwargs.values())))
+        if name in WRITES and not isinstance(args[0], Symbol):
+            return self.parts.write(name, *args, **kwargs)
         if name in _IN_PLACE_BASES and not isinstance(args[0], Symbol):
             pure = getattr(torch.Tensor, name.removesuffix("_"))
             return self._of_rows(pure, given, args, kwargs)
@@ -228,6 +235,7 @@ class Interpreter:
         assert isinstance(weight.meaning, Expression)
         if len(index) == self._num_edges:
             self.recorder.count_edges(index)
+        self.parts.settle()
         name = self.recorder.by_type(weight.meaning, tuple(weight.shape), index)
         shape = (len(index), *weight.shape[1:])
         return self.symbol(RowValue(name, 0), torch.empty(shape, dtype=weight.dtype, device="meta"))
@@ -254,6 +262,8 @@ class Interpreter:
         handler = HANDLERS.get(name)
         if handler is None:
             raise NotTraceable(f"the function {name} has no meaning in a program")
+        if name == "__getitem__" and self._is_mask_of_nodes(*args):
+            args = args[0], self.parts.positions(args[1])
         try:
             expected = _on_meta(func, args, kwargs)
         except NotImplementedError:  # a shape that depends on numbers
@@ -270,6 +280,10 @@ class Interpreter:
         return tuple(
             self._checked(name, part, wanted) for part, wanted in zip(found, expected, strict=True)
         )
+
+    def _is_mask_of_nodes(self, of: Tensor, index: Any) -> bool:
+        is_mask = isinstance(index, Tensor) and index.dtype is torch.bool
+        return is_mask and is_rows(of) and not self._is_of_edges(of)  # type: ignore[arg-type]
 
     def _extreme(
         self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], kind: Any
@@ -326,36 +340,6 @@ def _meaning(tensor: Tensor) -> Any:
         return tensor
     assert isinstance(tensor.meaning, Expression)
     return tensor.meaning
-
-
-def _new(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def made(at: Interpreter, of: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return make(*args, **{"dtype": of.dtype, "device": of.device, **kwargs})
-
-    return made
-
-
-def _like(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def made(at: Interpreter, of: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        kwargs.pop("memory_format", None)
-        kwargs = {"dtype": of.dtype, "device": of.device, **kwargs}
-        return make(at.counted_shape(of), *args, **kwargs)
-
-    return made
-
-
-_LIKE: dict[str, Callable[..., Tensor]] = {
-    "new_zeros": _new(torch.zeros),
-    "new_ones": _new(torch.ones),
-    "new_empty": _new(torch.zeros),
-    "new_full": _new(torch.full),
-    "new_tensor": _new(torch.tensor),
-    "zeros_like": _like(torch.zeros),
-    "ones_like": _like(torch.ones),
-    "full_like": _like(torch.full),
-    "empty_like": _like(torch.zeros),
-}
-"""Functions that read a tensor's shape and dtype only."""
 
 
 def words(text: str) -> frozenset[str]:

@@ -18,10 +18,12 @@ from hetune.variants.frontend.tracing.dropout import TracedMask
 from hetune.variants.frontend.tracing.edge_module import original
 from hetune.variants.frontend.tracing.expressions import Expression, parameter
 from hetune.variants.frontend.tracing.interpreter import Interpreter
+from hetune.variants.frontend.tracing.node_order import NodeOrder
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable, reason_of
-from hetune.variants.frontend.tracing.recorder import ProgramRecorder, RowTypes
+from hetune.variants.frontend.tracing.recorder import ProgramRecorder
 from hetune.variants.frontend.tracing.recording import Recording
 from hetune.variants.frontend.tracing.roll_up import RolledUp, rolled_up
+from hetune.variants.frontend.tracing.row_sets import RowTypes
 from hetune.variants.frontend.tracing.simplify import needed, with_parts_of_results
 from hetune.variants.frontend.tracing.symbols import RowValue, symbol
 from hetune.variants.frontend.tracing.tail import finished, key_of, leaves, outputs, rows
@@ -54,6 +56,7 @@ class Traced:
         rows: Names of the arguments that a feature has the rows of, one after the other.
         node_types: Types of nodes that have rows of their own, in the order of these.
         places: Which of them values that it is made of have rows of, for each of their parts.
+        order: In which the graph has the nodes, where types of nodes choose rows of weights.
     """
 
     program: Program
@@ -72,6 +75,7 @@ class Traced:
     rows: Mapping[str, tuple[str, ...]]
     node_types: tuple[str, ...]
     places: Mapping[str, tuple[int, ...]]
+    order: NodeOrder | None
 
     def result(
         self,
@@ -190,7 +194,8 @@ class Traced:
         if min(counts.values()) < 2 or not are_rows:
             return None
         of_graph = tuple(rows[_returned_name(i)] for i in range(len(self.of_graph)))
-        found = replace(self, constants=constants, src=src, dst=dst, kinds=kinds)
+        order = None if self.order is None else NodeOrder(rows[_ORDER], rows[_RANKS])
+        found = replace(self, constants=constants, src=src, dst=dst, kinds=kinds, order=order)
         return replace(found, of_graph=of_graph)
 
 
@@ -237,7 +242,7 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
         try:
             with tape:
                 sized = {name: sizes_of(v, *tape.sizes) for name, v in given.items()}
-                result = twin.forward(**arguments.given(sized))
+                result = interpreter.parts.result(twin.forward(**arguments.given(sized)))
             return _traced(type(original(module)).__name__, recorder, result, arguments)
         except Exception as error:
             raise NotTraceable(reason_of(error)) from None
@@ -304,6 +309,8 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any, arguments: CallAr
         raise NotTraceable("its result has no row for each node or edge on its first axis")
     if not recorder.sets:
         raise NotTraceable("it uses no edges")
+    if any(recorder.types[name].group in recorder.parts for name in results):
+        raise NotTraceable("its result has rows of some of the nodes, or in another order")
     if arguments.sources:
         recorder.check_sources()
     found = rolled_up(recorder, results)
@@ -324,15 +331,32 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any, arguments: CallAr
     constants = {name: rows for name, rows in found.constants.items() if name in used}
     masks = {name: masks for name, masks in found.masks.items() if name in used}
     src, dst, kinds, returned = found.src, found.dst, found.kinds, tuple(of_graph)
+    order = None
+    if Space.NODE in kinds and not found.node_types:
+        with recorder.tape:
+            order = NodeOrder.by_type(kinds[Space.NODE].index)
+            src, dst = order.renumbered(src), order.renumbered(dst)
+            of_nodes = replace(kinds[Space.NODE], index=order.sorted(kinds[Space.NODE].index))
+            kinds = {**kinds, Space.NODE: of_nodes}
+            constants |= {
+                name: order.sorted(rows)
+                for name, rows in constants.items()
+                if program.type_of(name).space is Space.NODE
+            }
     recorded = {_types_name(space): each.index for space, each in kinds.items()}
     recorded |= {_returned_name(i): tensor for i, tensor in enumerate(returned)}
+    recorded |= {} if order is None else {_ORDER: order.nodes, _RANKS: order.ranks}
     recording = recorder.tape.recording({**constants, **recorded, "src": src, "dst": dst})
     of_edges = returned, arguments.edge_features, src, dst, kinds
     given = (*arguments.features, *arguments.sources, *arguments.edge_features)
     rows_of = {name: found.rows.get(name, (name,)) for name in {*given, *found.rows}}
     typed = rows_of, found.node_types, places
-    made = *of_edges, recording, output, masks, joined, *typed
+    made = *of_edges, recording, output, masks, joined, *typed, order
     return Traced(program, shape, weights, constants, *made)
+
+
+_ORDER, _RANKS = "order of nodes", "ranks of nodes"
+"""In recordings."""
 
 
 def _types_name(space: Space) -> str:

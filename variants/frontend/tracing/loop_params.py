@@ -11,7 +11,8 @@ from torch import Tensor
 
 from hetune.variants.frontend.tracing.dropout import TracedMask
 from hetune.variants.frontend.tracing.expressions import Expression, called
-from hetune.variants.frontend.tracing.recorder import EdgeSet, ProgramRecorder
+from hetune.variants.frontend.tracing.recorder import ProgramRecorder
+from hetune.variants.frontend.tracing.row_sets import EdgeSet
 from hetune.variants.program.builder import Builder
 from hetune.variants.program.nodes import Count, End, Map, Param, Space, Take, Type
 

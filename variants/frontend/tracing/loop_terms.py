@@ -14,7 +14,8 @@ from torch import Tensor
 from hetune.variants.frontend.tracing.expressions import Expression, called
 from hetune.variants.frontend.tracing.interpreter import words
 from hetune.variants.frontend.tracing.loop_params import LoopParams, Names, Unlike, known
-from hetune.variants.frontend.tracing.recorder import EdgeSet, ProgramRecorder
+from hetune.variants.frontend.tracing.recorder import ProgramRecorder
+from hetune.variants.frontend.tracing.row_sets import EdgeSet
 from hetune.variants.program.infer import infer
 from hetune.variants.program.nodes import (
     ALL_EDGES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,10 +14,10 @@ from hetune.variants.frontend.tracing.counts import TracedSize, same_size
 from hetune.variants.frontend.tracing.dropout import MaskNumbers, TracedMask
 from hetune.variants.frontend.tracing.expressions import Expression, called
 from hetune.variants.frontend.tracing.not_traceable import (
-    LocatedNotTraceable,
     NotTraceable,
     located,
 )
+from hetune.variants.frontend.tracing.row_sets import EdgeSet, NodePart, RowTypes
 from hetune.variants.frontend.tracing.tape import Tape
 from hetune.variants.program.infer import infer
 from hetune.variants.program.nodes import (
@@ -32,36 +32,6 @@ from hetune.variants.program.nodes import (
     Type,
 )
 from hetune.variants.program.text import show_op
-
-
-@dataclass(slots=True)
-class EdgeSet:
-    """Edges that messages go along.
-
-    Attributes:
-        group: What the recorder's types call them.
-        ends: The index of each edge at either end, in the order in which they were met.
-        count: How many there are.
-        only: Why others' edges would have to be treated alike, with the line that met these.
-    """
-
-    group: str
-    ends: list[Tensor]
-    count: int
-    only: LocatedNotTraceable
-
-
-@dataclass(frozen=True, slots=True)
-class RowTypes:
-    """Of edges or of nodes.
-
-    Attributes:
-        index: The type of each, integers.
-        count: How many types there are; 0 if no weight tells.
-    """
-
-    index: Tensor
-    count: int
 
 
 class ProgramRecorder:
@@ -82,6 +52,7 @@ class ProgramRecorder:
         node_counts: Rows of nodes of each type, where types have rows of their own.
         dictionaries: The features of each type's nodes by type, for each dictionary of features.
         keeps_apart: Whether rows that are stacked are several edge types' results.
+        parts: Some of the nodes, by group.
     """
 
     def __init__(self, tape: Tape) -> None:
@@ -89,6 +60,7 @@ class ProgramRecorder:
         self.node_counts: dict[str, int] = {}
         self.dictionaries: dict[str, dict[str, str]] = {}
         self.keeps_apart = False
+        self.parts: dict[str, NodePart] = {}
         self._ends: dict[tuple[str, End], str] = {}
         self.counts: dict[Space, int] = {Space.NODE: tape.rows[0]}
         self.types: dict[str, Type] = {}
@@ -103,6 +75,8 @@ class ProgramRecorder:
         self.kinds: dict[Space, RowTypes] = {}
         self._made: dict[Op, str] = {}
         self._ops: dict[str, Op] = {}
+        self._parts_of: dict[tuple[str, str], str] = {}
+        self._wholes: dict[str, str] = {}
         self._weight_names: dict[str, str] = {}
 
     def feature(self, name: str, type_: Type) -> str:
@@ -152,16 +126,56 @@ class ProgramRecorder:
         spaces = [space for space in _TYPES if self.counts.get(space) == len(index)]
         if len(spaces) != 1:
             raise NotTraceable(f"a parameter is indexed by {len(index)} numbers: index it by types")
-        kinds = self.kinds.get(spaces[0])
-        if kinds is None or not kinds.count:
-            kinds = self.kinds[spaces[0]] = RowTypes(index, shape[0])
-        is_known = self._is_view(kinds.index, index) or self._is_equal(kinds.index, index)
-        if kinds.count != shape[0] or not is_known:
-            raise NotTraceable(f"{spaces[0]}s have types of two kinds: one compiles")
+        (space,) = spaces
+        part = self._part_in_order(index, shape[0]) if space is Space.NODE else None
+        if part is None:
+            self.set_types(space, index, shape[0])
         row = tuple(extent for extent in shape[1:] if extent != 1)
         rows = called(torch.Tensor.reshape, (weight, (shape[0], *row)), {})
-        name = self.new_weight(rows, Type(_TYPES[spaces[0]], row))
-        return self.emit(Take(name, spaces[0]), "by_type")
+        name = self.emit(Take(self.new_weight(rows, Type(_TYPES[space], row)), space), "by_type")
+        return name if part is None else self.part_of(name, part)
+
+    def _part_in_order(self, index: Tensor, count: int) -> NodePart | None:
+        """The order of the nodes that types are in; None for that of the nodes themselves."""
+        kinds = self.kinds.get(Space.NODE)
+        if kinds is None or kinds.count != count or self._is_equal(kinds.index, index):
+            return None
+        whole = (part for part in self.parts.values() if len(part.index) == len(index))
+        of_parts = ((part, kinds.index.index_select(0, part.index)) for part in whole)
+        return next((part for part, own in of_parts if self._is_equal(own, index)), None)
+
+    def set_types(self, space: Space, index: Tensor, count: int) -> None:
+        """Says what types edges or nodes have; all that are met are the same.
+
+        Args:
+            space: Edges or nodes.
+            index: The type of each.
+            count: How many types there are.
+        """
+        kinds = self.kinds.get(space)
+        if kinds is None or not kinds.count:
+            kinds = self.kinds[space] = RowTypes(index, count)
+        is_known = self._is_view(kinds.index, index) or self._is_equal(kinds.index, index)
+        if kinds.count != count or not is_known:
+            raise NotTraceable(f"{space}s have types of two kinds: one compiles")
+
+    def new_part(self, index: Tensor) -> NodePart:
+        """Some of the nodes, or all in another order: their numbers, none twice."""
+        count = self.tape.extent(index, 0)
+        if isinstance(count, TracedSize):
+            self.tape.rows.append(count)
+        found = NodePart(f"part{len(self.parts)}", index, count)
+        self.parts[found.group] = found
+        return found
+
+    def part_of(self, x: str, part: NodePart) -> str:
+        """The rows of a value that a part of the nodes has."""
+        key = x, part.group
+        if key not in self._parts_of:
+            name = self._parts_of[key] = self._new_name(f"{x}_{part.group}")
+            self.types[name] = replace(self.types[x], group=part.group)
+            self._wholes[name] = x
+        return self._parts_of[key]
 
     def new_weight(self, expression: Expression, type_: Type) -> str:
         """The weight of this value and type."""
@@ -204,7 +218,7 @@ class ProgramRecorder:
             if isinstance(op, Reduce) and op.space is Space.NODE:
                 group = self.nodes_at(self.types[op.x].group, op.end)
                 type_ = replace(type_, group=group or ALL_EDGES)
-            name = self._new_name(hint)
+            name = self._new_name(f"part_{hint}" if type_.group in self.parts else hint)
             self.types[name] = type_
             self.lets.append(Let(name, type_, op))
             self._made[op], self._ops[name] = name, op
@@ -249,6 +263,8 @@ class ProgramRecorder:
 
     def check_nodes(self, group: str, end: End, nodes: str) -> None:
         """Checks that an end of edges has nodes of a type."""
+        if nodes in self.parts:
+            raise NotTraceable("some rows of nodes are read at edges: write them into all first")
         if self._ends.setdefault((group, end), nodes) != nodes:
             raise NotTraceable("rows of nodes of one type are read at edges of another one")
 
@@ -271,6 +287,8 @@ class ProgramRecorder:
     def count_of(self, type_: Type) -> int:
         """How many rows values of a type have."""
         if type_.space is Space.NODE:
+            if type_.group in self.parts:
+                return self.parts[type_.group].count
             return self.node_counts.get(type_.group, self.counts[Space.NODE])
         if type_.space is not Space.EDGE:
             return self.counts[type_.space]
@@ -287,8 +305,12 @@ class ProgramRecorder:
         return found
 
     def op_of(self, name: str) -> Op | None:
-        """What gives a value; None of inputs."""
+        """What gives a value; None of inputs, and of parts."""
         return self._ops.get(name)
+
+    def whole_of(self, part: str) -> str | None:
+        """The value that a value has some rows of, if it is made so."""
+        return self._wholes.get(part)
 
     def is_of_nodes(self, name: str) -> bool:
         """Whether a value has a row for each node."""

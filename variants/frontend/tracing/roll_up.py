@@ -21,7 +21,8 @@ from hetune.variants.frontend.tracing.expressions import Expression
 from hetune.variants.frontend.tracing.loop import TracedLoop
 from hetune.variants.frontend.tracing.loop_params import COPY, Unlike, known
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
-from hetune.variants.frontend.tracing.recorder import EdgeSet, ProgramRecorder, RowTypes
+from hetune.variants.frontend.tracing.recorder import ProgramRecorder
+from hetune.variants.frontend.tracing.row_sets import EdgeSet, RowTypes
 from hetune.variants.frontend.tracing.simplify import (
     needed,
     with_direct_takes,

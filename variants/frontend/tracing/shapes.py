@@ -23,7 +23,7 @@ from hetune.variants.frontend.tracing.heads import together
 from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.symbols import RowValue, Symbol
-from hetune.variants.program.nodes import Concat, Reshape, Slice
+from hetune.variants.program.nodes import Concat, Reshape, Slice, Space
 
 
 def _reshaped(at: Interpreter, x: Tensor, shape: Shape) -> RowValue:
@@ -190,6 +190,16 @@ def _sliced(
     return RowValue(name, found.axis), after
 
 
+def _some_rows(at: Interpreter, x: Tensor, dim: int, rows: Tensor | slice) -> Tensor:
+    found = rows_of(x)
+    if dim != found.axis or at.recorder.types[found.name].space is not Space.NODE:
+        raise NotTraceable("a slice depends on the graph: only rows of nodes are taken so")
+    name = at.parts.taken(found.name, rows)
+    count = at.recorder.count_of(at.recorder.types[name])
+    shape = (*x.shape[:dim], count, *x.shape[dim + 1 :])
+    return at.symbol(RowValue(name, dim), torch.empty(shape, dtype=x.dtype, device="meta"))
+
+
 @handles("__getitem__")
 def _item(at: Interpreter, shape: Shape, x: Tensor, index: Any) -> RowValue:
     if isinstance(index, Tensor):
@@ -204,6 +214,8 @@ def _item(at: Interpreter, shape: Shape, x: Tensor, index: Any) -> RowValue:
             out, dim = out.unsqueeze(dim), dim + 1
         elif isinstance(part, int):
             out = out.select(dim, part)
+        elif isinstance(part, slice) and (rows := at.parts.positions(part)) is not None:
+            out, dim = _some_rows(at, out, dim, rows), dim + 1
         elif isinstance(part, slice):
             start, stop, step = part.indices(out.shape[dim])
             if step != 1:

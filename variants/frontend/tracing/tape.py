@@ -15,7 +15,7 @@ from hetune.variants.frontend.tracing.counts import TracedSize, count
 from hetune.variants.frontend.tracing.dropout import is_training
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.recording import Recording, Slot, Step, filled, slots_in
-from hetune.variants.frontend.tracing.symbols import Symbol, symbols_in
+from hetune.variants.frontend.tracing.symbols import Symbol, replaced, symbols_in
 
 
 class Tape(TorchFunctionMode):
@@ -34,6 +34,7 @@ class Tape(TorchFunctionMode):
         sizes: The numbers of sources and of nodes.
         rows: The number of nodes, and that of the edges that messages go along once it is known.
         dropped: Makes rows that follow from the graph alone a symbol, for dropout.
+        written: Gives what a tensor became by writes of symbols, once there are some.
 
     Raises:
         NotTraceable: A function takes another tensor, such as a global one.
@@ -60,6 +61,8 @@ class Tape(TorchFunctionMode):
         self._fills: dict[int, float] = {}
         self._inside, self._is_replayable = 0, len(self._slots) == len(given)
         self.dropped: Callable[[Tensor], Tensor] = lambda rows: rows
+        self.written: Callable[[Tensor], Tensor] | None = None
+        self._positions: set[int] = set()
         self.rows = [count(num_nodes, self, 0)]
         self.sizes = self.rows[0], self.rows[0]
         if num_sources is not None:
@@ -83,6 +86,10 @@ class Tape(TorchFunctionMode):
             if not issubclass(kind, Tensor):  # a user's, which calls functions of its parts
                 with self:
                     return kind.__torch_function__(func, types, args, kwargs)
+        if self.written is not None and not self.is_inside:
+            kept = int(_name(func) in WRITES)
+            args = *args[:kept], *self._interpreted(replaced, args[kept:], self.written)
+            kwargs = {k: self._interpreted(replaced, v, self.written) for k, v in kwargs.items()}
         if func is torch.nn.functional.dropout and is_training(*args, **kwargs):
             args = self._dropped(args[0]), *args[1:]
         given, named = self._template(args), {k: self._template(v) for k, v in kwargs.items()}
@@ -91,23 +98,27 @@ class Tape(TorchFunctionMode):
                 if _name(func) in _SIZES:
                     return found[0].interpreter(func, args, kwargs)
                 self._check_counts((given, tuple(named.values())))
-            self._inside += 1
-            try:
-                with self:
-                    return found[0].interpreter(func, args, kwargs)
-            finally:
-                self._inside -= 1
+            return self._interpreted(found[0].interpreter, func, args, kwargs)
         return self._called(func, given, named)
 
     def _dropped(self, rows: Tensor) -> Tensor:
         if isinstance(rows, Symbol):
             return rows
+        found: Tensor = self._interpreted(self.dropped, rows)
+        return found
+
+    def _interpreted(self, func: Callable[..., Any], *args: Any) -> Any:
+        """What a function gives in which sizes are no matter."""
         self._inside += 1
         try:
             with self:
-                return self.dropped(rows)
+                return func(*args)
         finally:
             self._inside -= 1
+
+    def has_positions(self, index: Tensor) -> bool:
+        """Whether a tensor has places in another one, none twice: where it is not 0, or sorted."""
+        return self._slots.get(id(index)) in self._positions
 
     def extent(self, tensor: Tensor, dim: int) -> int:
         """How long an axis of a tensor of the graph is."""
@@ -186,6 +197,7 @@ class Tape(TorchFunctionMode):
                 self._fills.clear()
                 self._known = {key: n for key, n in self._known.items() if key[0] is _extent}
             self._note_fill(found, name, args, kwargs)
+            self._note_positions(out, name, args)
         elif not (name in _FORMS or (self.is_inside and name in _SHAPES)):
             self.check(func, args, found)
             self._is_replayable &= not kwargs
@@ -247,6 +259,17 @@ class Tape(TorchFunctionMode):
             if isinstance(extent, Slot):
                 extent = count(self._values[extent.index], self, extent.index)
             self._known[_extent, repr((slot, axis))] = extent
+
+    def _note_positions(
+        self, out: int | tuple[int, ...] | None, name: str, args: tuple[Any, ...]
+    ) -> None:
+        outs = (out,) if isinstance(out, int) else out or ()
+        if name == "sort":
+            self._positions.add(outs[1])
+        elif name in ("nonzero", "argsort") or (
+            name in _VIEWS and slots_in(args[:1]) & self._positions
+        ):
+            self._positions.update(outs)
 
     def _check_counts(self, template: Any) -> None:
         """Numbers in functions of symbols are those of nodes or edges, or always the same."""
@@ -318,6 +341,9 @@ _FORMS = frozenset(
 )
 """What is the same for all arguments of one kind."""
 _FILLS = {"zeros": 0, "ones": 1, "full": None, "new_zeros": 0, "new_ones": 1, "new_full": None}
+_VIEWS = frozenset(("view", "reshape", "flatten", "squeeze", "t", "select", "__getitem__"))
+WRITES = frozenset(("__setitem__", "index_copy_"))
+"""Functions that write rows into their first argument."""
 _RESHAPING = frozenset(
     (
         *("resize_", "resize_as_", "set_", "squeeze_", "unsqueeze_"),

@@ -76,9 +76,9 @@ def _validated(module: nn.Module, arguments: CallArguments) -> Traced:
 
 
 def _perturbed(module: nn.Module, random: torch.Generator) -> nn.Module:
-    """A copy in float64 with other parameters: zeros at the start would hide mistakes."""
+    """A copy in float64, on the CPU, with other parameters: zeros would hide mistakes."""
     try:
-        twin = copy.deepcopy(module).double()
+        twin = copy.deepcopy(module).double().cpu()
     except Exception as error:
         raise NotTraceable(f"it cannot be copied: {error}") from None
     with torch.no_grad():
@@ -161,14 +161,25 @@ def interpreted(traced: Traced, module: nn.Module, arguments: CallArguments) -> 
     graph = traced.graph(arguments.num_nodes, arguments.num_sources)
     parameters = live_parameters_of(module)
     given = arguments.values
+    order, types = traced.order, traced.program.types
     values = {name: torch.cat([given[n] for n in parts]) for name, parts in traced.rows.items()}
     values |= {name: rows.double() for name, rows in traced.constants.items()}
     values |= weights_of(traced, parameters)
     for name, masks in traced.masks.items():
         rows = torch.cat([mask.fixed_rows() for mask in masks])
-        values[name] = rows.reshape(-1, *traced.program.type_of(name).shape)
-    results = interpret_results(traced.program, values, graph)
-    values |= zip(traced.program.results, results, strict=True)
+        values[name] = rows.reshape(-1, *types[name].shape)
+    in_order = values
+    if order is not None:
+        of_nodes = {*traced.rows, *traced.masks}
+        in_order = {
+            name: order.sorted(rows)
+            if name in of_nodes and types[name].space is Space.NODE
+            else rows
+            for name, rows in values.items()
+        }
+    results = interpret_results(traced.program, in_order, graph)
+    for name, rows in zip(traced.program.results, results, strict=True):
+        values[name] = rows if order is None else order.unsorted(rows)
     met = itertools.chain(*traced.masks.values())
     with FixedDropout(met):
         return traced.result(values, parameters, given, traced.of_graph, arguments.num_nodes)

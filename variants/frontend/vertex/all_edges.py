@@ -11,7 +11,7 @@ from torch import Tensor
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.dgl.moves import Moves
 from hetune.variants.frontend.tracing.interpreter import Interpreter
-from hetune.variants.frontend.tracing.recorder import RowTypes
+from hetune.variants.frontend.tracing.row_sets import RowTypes
 from hetune.variants.frontend.tracing.symbols import RowValue, Symbol
 from hetune.variants.frontend.vertex.objects import Edge, FeatureRows, Relation, Vertex
 from hetune.variants.frontend.vertex.rows import Neighborhood, Neighbors, ValuePlace, VertexValue

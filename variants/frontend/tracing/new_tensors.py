@@ -1,0 +1,42 @@
+"""Functions that make new tensors of another one's shape and dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ShapeOf = Callable[[Tensor], torch.Size]
+"""Gives a tensor's shape."""
+
+
+def _new(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def made(counted_shape: ShapeOf, of: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return make(*args, **{"dtype": of.dtype, "device": of.device, **kwargs})
+
+    return made
+
+
+def _like(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def made(counted_shape: ShapeOf, of: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        kwargs.pop("memory_format", None)
+        kwargs = {"dtype": of.dtype, "device": of.device, **kwargs}
+        return make(counted_shape(of), *args, **kwargs)
+
+    return made
+
+
+LIKE: dict[str, Callable[..., Tensor]] = {
+    "new_zeros": _new(torch.zeros),
+    "new_ones": _new(torch.ones),
+    "new_empty": _new(torch.zeros),
+    "new_full": _new(torch.full),
+    "new_tensor": _new(torch.tensor),
+    "zeros_like": _like(torch.zeros),
+    "ones_like": _like(torch.ones),
+    "full_like": _like(torch.full),
+    "empty_like": _like(torch.zeros),
+}
+"""Functions that read a tensor's shape and dtype only."""
