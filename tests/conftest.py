@@ -23,10 +23,10 @@ os.environ["TRITON_INTERPRET"] = "1"
 # Processes of tests have more threads than there are cores: one that has to wait for others must
 # not keep a core from them. OpenMP looks when torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-# A thousand kernels are compiled and linked: -O1 takes two thirds as long, and gold half as long.
+# A thousand kernels are compiled and linked: -Og takes a third as long, and gold half as long.
 # Options are part of a kernel's key. `_kernels_of_users` has those that users have.
 GOLD = "g++ -fuse-ld=gold"
-QUICK = shlex.join([str(Path(__file__).with_name("quick_g++")), "-O1", "-fuse-ld=gold"])
+QUICK = shlex.join([str(Path(__file__).with_name("quick_g++")), "-Og", "-fuse-ld=gold"])
 if not os.environ.get("CXX") and shutil.which("g++") and shutil.which("ld.gold"):
     os.environ.setdefault("HETUNE_CXX", QUICK)
 
