@@ -32,7 +32,8 @@ __device__ Edge edge_of(const Arrays& a, int number, int end) {
 __device__ float4 load(const float* row) { return __ldg(reinterpret_cast<const float4*>(row)); }
 
 __device__ void add(float4& total, float weight, float4 x) {
-  total.x += weight * x.x, total.y += weight * x.y, total.z += weight * x.z, total.w += weight * x.w;
+  total.x += weight * x.x, total.y += weight * x.y;
+  total.z += weight * x.z, total.w += weight * x.w;
 }
 
 __device__ float4 scaled(float4 x, float by) { return {x.x * by, x.y * by, x.z * by, x.w * by}; }
@@ -58,7 +59,7 @@ struct Walk {
   float top = LOWEST, mass = 0.0f;
   float4 total = {0.0f, 0.0f, 0.0f, 0.0f}, query = total;
 
-  // Edges that the threads of a part hold, one each; `most` of them at most in any part of the warp.
+  // Edges that the threads of a part hold, one each; at most `most` in any part of the warp.
   __device__ void edges(const Arrays& a, Edge held, int here, int most) {
     constexpr int HALVES = LANES / 16;
     const int column = threadIdx.x % 16 * 4, half = threadIdx.x / 16 % HALVES;
@@ -122,7 +123,8 @@ __device__ void walk(const Arrays& a) {
     const Part later = STAYS ? part_of(a, number + 2 * groups) : now;
     const Edge following = STAYS ? edge_of<!SOFTMAX>(a, next.begin + lane, next.end) : held;
     Walk<LANES, U, SOFTMAX> state;
-    if constexpr (SOFTMAX) state.query = load(a.query + static_cast<long>(now.row) * WIDTH + column);
+    const long row = static_cast<long>(now.row) * WIDTH;
+    if constexpr (SOFTMAX) state.query = load(a.query + row + column);
     const int length = now.end - now.begin;
     const int most = LANES == 32 ? length : max(length, __shfl_xor_sync(ALL, length, 16));
     for (int base = 0; base < most; base += LANES) {
@@ -145,7 +147,8 @@ __device__ void merge(const Arrays& a) {
   const Part p = part_of(a, number);
   float top = LOWEST, mass = 0.0f;
   float4 total = {0.0f, 0.0f, 0.0f, 0.0f};
-  for (int i = p.begin + lane; SOFTMAX && i < p.end; i += 32) top = fmaxf(top, a.partial[i * PARTIAL]);
+  for (int i = p.begin + lane; SOFTMAX && i < p.end; i += 32)
+    top = fmaxf(top, a.partial[i * PARTIAL]);
   for (int far = 16; SOFTMAX && far; far /= 2) top = fmaxf(top, __shfl_xor_sync(ALL, top, far));
 #pragma unroll 4
   for (int i = p.begin + lane / 16; i < p.end; i += 2) {
@@ -173,7 +176,8 @@ __device__ void bulk(const Arrays& a) {
   Part now = part_of(a, number), next = part_of(a, number + groups);
   auto ask = [&](int s) {  // for a stage's rows, and go on to the next ones
     const int left = now.end - now.begin - base, here = min(ROWS, left);
-    stages[s] = {now, edge_of<true>(a, now.begin + base + lane, now.end), number < a.count ? left : -1};
+    const Edge held = edge_of<true>(a, now.begin + base + lane, now.end);
+    stages[s] = {now, held, number < a.count ? left : -1};
     const unsigned bar = shared(&bars[warp][s]);
     if (lane == 0)
       asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(bar), "r"(here * 256)
@@ -212,7 +216,9 @@ __device__ void bulk(const Arrays& a) {
 }
 
 #define KERNEL(NAME, CALL) \
-  extern "C" __global__ __launch_bounds__(THREADS) void NAME(const __grid_constant__ Arrays a) { CALL }
+  extern "C" __global__ void __launch_bounds__(THREADS) NAME(const __grid_constant__ Arrays a) { \
+    CALL                                                                                         \
+  }
 #define WALKS(LANES, U)                                                         \
   KERNEL(sum_##LANES##_##U, (walk<LANES, U, false, false>(a));)                 \
   KERNEL(sum_##LANES##_##U##_stays, (walk<LANES, U, false, true>(a));)          \

@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,8 @@ import torch
 from _gpu import card, missing
 from _gpu_graphs import LARGE, REAL, ROAD, TIMED, graph_named
 from _gpu_layers import LayerChecks
-from _gpu_peers import Cells, compile_ahead, each_plan, plans_of
-from _gpu_report import peers_lines, roofline_lines, tripwire_lines
+from _gpu_peers import Cells, compile_ahead, each_plan, fastest_peers, plans_of
+from _gpu_report import beside_lines, peers_lines, roofline_lines, tripwire_lines, variants_lines
 from _gpu_roofline import Roofline
 from _gpu_serve import Serving
 from _gpu_training import Comparisons
@@ -73,6 +73,7 @@ class Check:
     ahead_of_time: bool = True
     unit_s: float = UNIT_S
     precision: str = "ieee"
+    fastest: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def units(self) -> list[Unit]:
         """All of them: kernels against their bounds, then the cheapest evidence first."""
@@ -122,7 +123,8 @@ class Check:
         ]
         served = right[:2] if self.device == "cpu" else ("several blocks", "aifb", "biokg")
         found += Serving(self.device, self.rounds).units(served, self.widths[0])
-        peers = Cells(self.device, self.rounds, self.precision, self.unit_s, self.ahead_of_time)
+        how = self.precision, self.unit_s, self.ahead_of_time, self.fastest
+        peers = Cells(self.device, self.rounds, *how)
         found += peers.units(self.graphs, PEER_LAYERS, self.widths[:1])
         return found + Comparisons(self.device, self.rounds).units()
 
@@ -248,15 +250,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", action="store_true", help="what the sanitizer looks at")
     parser.add_argument("--table", action="store_true", help="only print what the file holds")
     parser.add_argument("--precision", choices=("ieee", "tf32"), default="ieee", help="of peers/")
+    parser.add_argument(
+        "--fastest-of", type=Path, help="earlier results: of peers/, their two fastest run"
+    )
     given = parser.parse_args(arguments)
     if given.table:
         _print_lines(json.loads(given.out.read_text())["units"])
         return 0
     widths = [int(width) for width in given.widths.split(",")]
     graphs = given.graphs.split(",")
-    check = Check(
-        given.device, graphs, widths, given.rounds, not given.jit, given.unit_limit, given.precision
-    )
+    known = json.loads(given.fastest_of.read_text())["units"] if given.fastest_of else {}
+    how = not given.jit, given.unit_limit, given.precision, fastest_peers(known)
+    check = Check(given.device, graphs, widths, given.rounds, *how)
     only = tuple(given.only.split(","))
     units = [unit for unit in check.units() if unit.key.startswith(only)]
     if given.list:
@@ -281,7 +286,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _print_lines(units: Mapping[str, Any]) -> None:
-    for line in (*peers_lines(units), *roofline_lines(units), *tripwire_lines(units)):
+    tables = variants_lines, peers_lines, roofline_lines, tripwire_lines, beside_lines
+    for line in (line for table in tables for line in table(units)):
         print(line)
 
 

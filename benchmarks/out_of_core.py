@@ -6,8 +6,9 @@ Nodes of two types have rows of 64 floats and 15 edges each, of four types, draw
 far. A process that runs part by part may not take more memory than it has once hetune is loaded,
 and `--memory`: the system refuses it (RLIMIT_DATA, mapped files aside). Another one has
 all in memory, indexes it and runs once. Then the parts run its variant (`same`), whose rows have
-to be the same bits, and what is chosen for each (`chosen`). Beside stands the share of their time
-that reading and writing rows took; files are in the system's cache where that is large enough.
+to be the same bits, and what is chosen for each (`chosen`). `files_share` is what reading and
+writing rows took, some of it meanwhile; files are in the system's cache where that is large enough.
+On a busy machine, OMP_NUM_THREADS=1 and seconds of the processor (`cpu`) say more.
 """
 
 import argparse
@@ -64,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found = {"memory": whole, "same": same, "chosen": child("parts", layer)}
             for each in (same, found["chosen"]):
                 each["ratio"] = round(each["seconds"] / (whole["index"] + whole["seconds"]), 2)
-            cells.append({"layer": layer, "memory": memory, "edges": edges, **found})
+                each["cpu_ratio"] = round(each["cpu"] / whole["cpu"], 2)
+            cells.append({"layer": layer, "limit": memory, "edges": edges, **found})
             print(json.dumps(cells[-1]), flush=True)
     if options.out is not None:
         write_record(options.out, os.cpu_count() or 1, cells=cells)
@@ -108,7 +110,7 @@ def in_memory(folder: Path, memory: int, layer: str) -> dict[str, Any]:
     graph = hetune.load(folder / "edges.npz")
     x = torch.from_numpy(np.load(folder / "x.npy"))
     fast = compiled(layer, graph)
-    start = time.perf_counter()
+    start, before = time.perf_counter(), time.process_time()
     chosen = fast.explain(x, graph).id
     fast.warm(x, graph)
     index = time.perf_counter() - start
@@ -116,15 +118,17 @@ def in_memory(folder: Path, memory: int, layer: str) -> dict[str, Any]:
         start = time.perf_counter()
         out = fast(x, graph, variant=chosen)
         seconds = time.perf_counter() - start
+    cpu = round(time.process_time() - before, 2)
     np.save(folder / "memory.npy", out.numpy())
-    return {"variant": chosen, "index": round(index, 2), "seconds": round(seconds, 2)}
+    return {"variant": chosen, "index": round(index, 2), "seconds": round(seconds, 2), "cpu": cpu}
 
 
 def in_parts(folder: Path, memory: int, layer: str, variant: str | None = None) -> dict[str, Any]:
     """Partition the edges, and run part by part in little memory."""
     from hetune import run_partitions
-    from hetune.variants.partition import layers, row_files
+    from hetune.variants.partition import part_run, row_files
     from hetune.variants.partition.external import partition_edges
+    from hetune.variants.partition.layers import partitioned_layers
 
     files, parts = [0.0], list[int]()
 
@@ -137,23 +141,29 @@ def in_parts(folder: Path, memory: int, layer: str, variant: str | None = None) 
 
         return call
 
-    layers.gathered = timed(layers.gathered)
-    row_files.RowWriter.write = timed(row_files.RowWriter.write)  # type: ignore[method-assign]
+    part_run.gathered = timed(part_run.gathered)
+    for name in ("write", "sync"):
+        setattr(row_files.RowWriter, name, timed(getattr(row_files.RowWriter, name)))
     start = time.perf_counter()
     edges = partition_edges(folder / "edges.npz", folder / "parts")
     found = {"partition": round(time.perf_counter() - start, 2)}
     fast = compiled(layer, edges.types)
     given = edges, folder / "x.npy", folder / "parts.npy"
-    (prepared,) = layers.partitioned_layers([fast])  # whose kernels are loaded before it counts
+    (prepared,) = partitioned_layers([fast])  # whose kernels are loaded before it counts
     rows = row_files.open_rows(given[1], edges.num_nodes)
-    layers.run_part(prepared, edges, rows, 0, 1, memory, variant)
+    inputs = part_run.read_part(prepared, edges, rows, 0, 1, memory)
+    part_run.run_part(prepared, edges, inputs, memory, variant)
     held = int(Path("/proc/self/status").read_text().split("VmData:")[1].split()[0]) << 10
     resource.setrlimit(resource.RLIMIT_DATA, (held + memory, held + memory))
-    files[0], start = 0.0, time.perf_counter()
+    files[0], start, before = 0.0, time.perf_counter(), time.process_time()
     limits: dict[str, Any] = {"memory": memory, "variant": variant}
     run_partitions(fast, *given, **limits, progress=lambda done, _: parts.append(done))
-    seconds = time.perf_counter() - start
-    found |= {"seconds": round(seconds, 2), "files_share": round(files[0] / seconds, 2)}
+    seconds, cpu = time.perf_counter() - start, time.process_time() - before
+    found |= {
+        "seconds": round(seconds, 2),
+        "cpu": round(cpu, 2),
+        "files_share": round(files[0] / seconds, 2),
+    }
     return {**found, "parts": len(parts) - 1}
 
 

@@ -22,7 +22,7 @@ from hetune.clients.cli.options import (
     with_options,
 )
 from hetune.clients.cli.sources import GraphSource
-from hetune.kge import ScoreModel
+from hetune.kge import Ranking, ScoreModel
 from hetune.variants.runtime.ranking import MEMORY_LIMIT
 
 app = typer.Typer(no_args_is_help=True, help="Judge knowledge-graph models that score triples.")
@@ -70,9 +70,10 @@ def rank(
             progress=update,
         )
     rows = console.table("", "MRR", "mean rank", *(f"hits@{k}" for k in found.hits), left=("",))
-    for name, ranks in (*found.ranks.items(), ("both", torch.cat(list(found.ranks.values())))):
-        hit = [f"{float((ranks <= k).double().mean()):.4f}" for k in found.hits]
-        rows.add_row(name, f"{float((1 / ranks).mean()):.4f}", f"{float(ranks.mean()):.1f}", *hit)
+    sides = {side: Ranking.of({side: ranks}, found.hits) for side, ranks in found.ranks.items()}
+    for name, ranking in (*sides.items(), ("both", found)):
+        hit = [f"{share:.4f}" for share in ranking.hits.values()]
+        rows.add_row(name, f"{ranking.mrr:.4f}", f"{ranking.mr:.1f}", *hit)
     console.out().print(rows)
 
 

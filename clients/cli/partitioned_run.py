@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
 
 import hetune
+from hetune import distributed
 from hetune.clients.cli import console
 from hetune.clients.cli.sources import GraphSource, LayerSource
 from hetune.variants.errors import GraphFileError, InputError
@@ -36,8 +38,10 @@ class PartitionedRun:
         layer: Which layer.
         features: The `.npy` file of its input.
         out: The `.npy` file to write.
-        memory: Bytes that the process may take.
+        memory: Bytes that the process may take, or a part in a worker of Ray.
         variant: The variant to run; the selector's choice for each part if None.
+        ray: Whether parts are tasks of a Ray cluster.
+        address: Of the cluster; as of `hetune.distributed.run` if None.
     """
 
     graph: GraphSource
@@ -46,6 +50,8 @@ class PartitionedRun:
     out: Path | None
     memory: int
     variant: str | None
+    ray: bool
+    address: str | None
 
     def perform(self, say: Callable[[str], None]) -> None:
         """Runs the layer, or goes on where an equal run was cut off; says what that took.
@@ -75,7 +81,11 @@ class PartitionedRun:
             )
         layer = hetune.compile(self.layer.module(partitions.types))
         assert isinstance(layer, hetune.CompiledLayer)
-        left = self.memory - psutil.Process().memory_info().rss
+        run, left = run_partitions, self.memory
+        if self.ray:
+            run = partial(distributed.run, address=self.address)
+        else:
+            left -= psutil.Process().memory_info().rss
         if left < _LEAST:
             raise InputError(
                 f"--memory: the process itself takes {console.size(self.memory - left)}: give "
@@ -83,15 +93,8 @@ class PartitionedRun:
             )
         start = time.perf_counter()
         with console.progress_bar("edges", left=True) as update:
-            rows = run_partitions(
-                layer,
-                partitions,
-                self.features,
-                self.out,
-                memory=left,
-                variant=self.variant,
-                progress=update,
-            )
+            what = layer, partitions, self.features, self.out
+            rows = run(*what, memory=left, variant=self.variant, progress=update)
         took = console.seconds(time.perf_counter() - start)
         say(f"wrote {list(rows.shape)} float32 to {self.out} in {took}")
         if isinstance(partitions, EdgeFolder) and partitions.path == edges:  # made for this run

@@ -70,6 +70,13 @@ def run(
             help="Run in that much memory, part by part and once, from and to .npy files: 4GB."
         ),
     ] = None,
+    ray: Annotated[
+        bool, typer.Option("--ray", help="With --memory: parts are tasks of a Ray cluster.")
+    ] = False,
+    address: Annotated[
+        str | None,
+        typer.Option(help="Of the Ray cluster; by default as Ray's settings say, or a new one."),
+    ] = None,
     top: Top = 6,
     every: Every = False,
     rounds: Rounds = 5,
@@ -81,11 +88,14 @@ def run(
     use_threads(threads)
     if out is not None:
         check_writable(out)
+    if (ray and memory is None) or (address is not None and not ray):
+        raise InputError("--ray needs --memory, and --address needs --ray")
     if (limit := size_of(memory, "--memory")) is not None:
         if device != "cpu" or precision != "float32" or memory_limit is not None:
             raise InputError("--memory: leave --device, --precision and --memory-limit out")
         chosen = replace(source, name=graph), replace(layer, weights=weights)
-        PartitionedRun(*chosen, features, out, limit, variant).perform(_say(console.out().print))
+        parts = PartitionedRun(*chosen, features, out, limit, variant, ray, address)
+        parts.perform(_say(console.out().print))
         return
     request = LocalRun(
         replace(source, name=graph),

@@ -8,7 +8,7 @@ from typing import Self
 
 import httpx
 
-from hetune.clients.http import calls, cost_model_calls, feature_calls, job_calls
+from hetune.clients.http import calls, cost_model_calls, feature_calls, job_calls, score_calls
 from hetune.clients.http.async_sender import AsyncClientPart, AsyncSender, sends
 from hetune.clients.http.job_calls import Event
 from hetune.variants.errors import HetuneError
@@ -105,6 +105,8 @@ class AsyncClient(AsyncClientPart):
 
     infer = sends(calls.infer)
     select = sends(calls.select)
+    score = sends(score_calls.score)
+    top_k = sends(score_calls.top_k)
 
     async def ready(self) -> bool:
         """Whether a service answers and can serve requests. It is asked once."""

@@ -25,7 +25,14 @@ from hetune.clients.http.inputs import (
     graph_of,
     inputs_of,
 )
-from hetune.clients.http.wire import answer_of, edit_body, graph_body, nothing, reads, request_body
+from hetune.clients.http.wire import (
+    answer_of,
+    edit_body,
+    graph_body,
+    nothing,
+    reads,
+    request_body,
+)
 from hetune.service.core.formats.documents import parse
 from hetune.service.core.formats.message import MEDIA_TYPE, Pieces
 from hetune.service.core.graphs.graphs import GraphStatistics
@@ -34,11 +41,13 @@ from hetune.service.core.inference.subset import Subset
 from hetune.service.core.models.describe_traced import describe_traced
 from hetune.service.core.models.description import Jumping, ModelDescription
 from hetune.service.core.models.stack import describe
+from hetune.service.core.models.triple_scores import describe_scores
 from hetune.variants.errors import InputError
 from hetune.variants.graph.edit import Parallel
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.vocabulary import VocabularyLike
 from hetune.variants.kernel.precision import Precision
+from hetune.variants.runtime.score_model import ScoreModel
 
 # Graphs.
 
@@ -142,7 +151,7 @@ def unpin_graph(id: str) -> ServiceCall[None]:
 
 def put_model(
     name: str,
-    layers: Sequence[nn.Module] | nn.Module,
+    layers: Sequence[nn.Module] | nn.Module | ScoreModel,
     version: int = 1,
     *,
     example: Sequence[Any] | None = None,
@@ -158,7 +167,7 @@ def put_model(
             one of `torch.nn.LayerNorm` and `BatchNorm1d`, then at most one of `ReLU`, `ELU`,
             `GELU` and `Tanh`. `Dropout` does nothing at inference, and is left out. Or any module
             with message-passing layers, which is traced to programs, as in `eval()`, and confirmed
-            on small random graphs.
+            on small random graphs. Or a model that scores triples.
         version: Its number.
         example: Arguments of a call of a module; needed where their names and widths do not follow
             from its forward and its first layer.
@@ -175,7 +184,9 @@ def put_model(
         ConflictError: The version is there and differs.
         InputError: It is no such model; says which layer or line is none.
     """
-    if isinstance(layers, nn.Module) and not isinstance(layers, nn.Sequential | nn.ModuleList):
+    if isinstance(layers, ScoreModel):
+        description, weights = describe_scores(layers)
+    elif isinstance(layers, nn.Module) and not isinstance(layers, nn.Sequential | nn.ModuleList):
         description, weights = describe_traced(layers, example, vocabulary, precision)
     else:
         description, weights = describe([*layers], jumping, vocabulary, precision)

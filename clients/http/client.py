@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import httpx
 
-from hetune.clients.http import calls, cost_model_calls, feature_calls, job_calls
+from hetune.clients.http import calls, cost_model_calls, feature_calls, job_calls, score_calls
 from hetune.clients.http.job_calls import Event
 from hetune.clients.http.sender import ClientPart, Sender, sends
 from hetune.profiling.closeable import Closeable
@@ -109,6 +109,8 @@ class Client(ClientPart, Closeable):
 
     infer = sends(calls.infer)
     select = sends(calls.select)
+    score = sends(score_calls.score)
+    top_k = sends(score_calls.top_k)
 
     def ready(self) -> bool:
         """Whether a service answers and can serve requests. It is asked once."""

@@ -109,10 +109,10 @@ def nodes_of(given: NodeIds | None) -> Tensor | dict[str, Tensor | None] | None:
         return None
     if isinstance(given, Mapping):
         return {
-            name: None if ids is None else _ids(f"the nodes of {name!r}", ids)
+            name: None if ids is None else ids_of(f"the nodes of {name!r}", ids)
             for name, ids in given.items()
         }
-    return _ids("the nodes", given)
+    return ids_of("the nodes", given)
 
 
 def _imported(given: Any) -> HeteroGraph:
@@ -161,7 +161,12 @@ def _rows(name: str, given: object) -> Tensor:
     return found
 
 
-def _ids(name: str, given: Ids) -> Tensor:
+def ids_of(name: str, given: Ids) -> Tensor:
+    """Ids as a tensor.
+
+    Raises:
+        InputError: They are none.
+    """
     if isinstance(given, Tensor | np.ndarray):
         found = _tensor(name, given)
     else:

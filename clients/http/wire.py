@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import httpx
 from torch import Tensor
 
-from hetune.clients.http.inputs import NodeIds, nodes_of
+from hetune.clients.http.inputs import Ids, NodeIds, ids_of, nodes_of
 from hetune.service.core.formats.documents import Document, parse
 from hetune.service.core.formats.message import MEDIA_TYPE, Message, Pieces, grouped, unpack
 from hetune.service.core.graphs.document import arrays_of, header_of
@@ -80,6 +80,38 @@ def request_body(
     else:
         document["graph"] = graph
     return Pieces(json.dumps(document), tensors)
+
+
+def ids_body(
+    ids: Mapping[str, Ids], demands: Mapping[str, Any], known: HeteroGraph | str | None = None
+) -> Pieces:
+    """The body that asks of triples.
+
+    Args:
+        ids: Numbers of entities and relations, by name.
+        demands: Fields of the document; those that are None are left out.
+        known: A graph, which travels along, or the id of one that the service keeps.
+
+    Raises:
+        InputError: They are no ids, or cannot be sent.
+    """
+    document = {name: value for name, value in demands.items() if value is not None}
+    tensors = {name: ids_of(name, given) for name, given in ids.items()}
+    if isinstance(known, HeteroGraph):
+        document["known"] = header_of(known).model_dump(mode="json")
+        tensors |= grouped("known", arrays_of(known))
+    elif known is not None:
+        document["known"] = known
+    return Pieces(json.dumps(document), tensors)
+
+
+def tensors_of(response: httpx.Response) -> dict[str, Tensor]:
+    """The tensors of an answer.
+
+    Raises:
+        ValueError: It is no container.
+    """
+    return unpack(response.extensions.get(BODY) or response.content).tensors
 
 
 def answer_of(response: httpx.Response) -> Answer:

@@ -43,6 +43,8 @@ NEEDS: Mapping[str, Need] = {
     "GET /v1/models/{name}/versions/{version}": _INFER,
     "POST /v1/models/{name}/infer": _INFER,
     "POST /v1/models/{name}/select": _INFER,
+    "POST /v1/models/{name}/score": _INFER,
+    "POST /v1/models/{name}/top-k": _INFER,
     # A new version is what everybody gets who asks for the latest.
     "PUT /v1/models/{name}/versions/{version}": _ADMIN,
     "DELETE /v1/models/{name}/versions/{version}": _ADMIN,

@@ -46,11 +46,13 @@ from hetune.service.http.routes import (
     leases,
     metrics,
     models,
+    scores,
 )
 from hetune.service.http.routes.access_schema import add_security
 from hetune.service.http.routes.examples import EXAMPLES
 from hetune.service.http.routes.models import NamedVersion
 from hetune.service.http.routes.requests import FeaturesDocument, InferDocument, SelectDocument
+from hetune.service.http.routes.scores import ScoreDocument, TopDocument
 from hetune.service.http.schema import add_examples, add_schemas, fails
 from hetune.service.pages import routes as pages
 from hetune.service.pages.sessions import Sessions
@@ -133,6 +135,7 @@ def routes(work: Dispatcher, sessions: Sessions | None = None) -> FastAPI:
     add_handlers(app)
     for part in (
         inference.router(work),  # routes are looked up in this order
+        scores.router(work),
         _health(service),
         graphs.router(work),
         features.router(work),
@@ -149,7 +152,7 @@ def routes(work: Dispatcher, sessions: Sessions | None = None) -> FastAPI:
     add_schemas(
         app,
         *(GraphDocument, EditDocument, ModelDescription, JobRequest, ProblemDetails),
-        *(FeaturesDocument, InferDocument, SelectDocument),
+        *(FeaturesDocument, InferDocument, SelectDocument, ScoreDocument, TopDocument),
         *(InferenceRequest, InferenceResponse, IndexRequest, LoadRequest, ProtocolError),
         *(NamedVersion, ClaimRequest, MeasuredRequest, FailureRequest, ReleaseRequest),
     )

@@ -1,5 +1,7 @@
 """`hetune run --memory`: part by part, from files to a file."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -63,9 +65,13 @@ def test_what_is_read_is_never_written_over(hetune, given):
         (("--memory", "1GB", "--out", "rows.safetensors"), "both .npy files"),
         (("--memory", "1GB", "--memory-limit", "1MB"), "leave --device, --precision and"),
         (("--memory", "64GB", "--width", 16), "rows of 32"),
+        (("--memory", "64GB", "--address", "auto"), "--address needs --ray"),
+        (("--ray",), "--ray needs --memory"),
+        (("--memory", "64GB", "--ray"), "pip install 'hetune[ray]'"),
     ],
 )
-def test_what_does_not_fit_is_refused(hetune, given, extra, message):
+def test_what_does_not_fit_is_refused(hetune, given, extra, message, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
     options, folder, _ = given
     result = hetune("run", folder / "g.npz", *options, *extra)
     assert result.exit_code == 2

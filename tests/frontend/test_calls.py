@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import warnings
+
 import pytest
 import torch
 from torch._subclasses import FakeTensorMode
@@ -12,6 +15,8 @@ from hetune.variants.frontend.adapter import Unsupported
 from hetune.variants.frontend.calls import read_call
 from hetune.variants.frontend.nn import HGT, RGCN
 from hetune.variants.graph import HeteroGraph
+from hetune.variants.runtime.compile_layer import compile_layer
+from hetune.variants.runtime.fallback import FallbackWarning
 
 from .conftest import METADATA, TYPED
 
@@ -101,6 +106,32 @@ def test_hetero(make):
     assert torch.equal(again.inputs(again.graph())["x"], x)
     result = call.result(graph, (x,))
     assert all(torch.equal(result[name], x_dict[name]) for name in METADATA[0])
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta:UserWarning")
+def test_sparse_matrices_stand_for_edges():
+    random = torch.Generator().manual_seed(0)
+    whole, square = (
+        torch.rand(count, 30, generator=random).gt(0.8).float().to_sparse() for count in (30, 20)
+    )
+    types = torch.randint(0, 2, (whole._nnz(),), generator=random)
+    rgat, x = geometric.RGATConv(8, 4, 2).eval(), torch.randn(30, 8, generator=random)
+    hgt = geometric.HGTConv(8, 8, (["a", "b"], [("a", "to", "b")]), 2).eval()
+    by_type = {"a": x, "b": x[:20]}
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        for layer, *given in (
+            (rgat, x, whole, types),
+            (rgat, x, whole.to_sparse_csr(), types),
+            (hgt, by_type, {("a", "to", "b"): square}),
+            (hgt, by_type, {("a", "to", "b"): square.to_sparse_csr()}),
+        ):
+            compiled = compile_layer(layer, backend="torch")
+            for _ in range(2):
+                found, expected = compiled(*given), copy.deepcopy(layer)(*given)
+                if layer is hgt:
+                    found, expected = found["b"], expected["b"]
+                torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
 SPARSE = torch.eye(4).to_sparse()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 
 import pytest
@@ -79,10 +80,15 @@ def gat(kind):
     return pyg.GATConv(WIDTH, 4, heads=2, add_self_loops=False)
 
 
+def sage_or_gat(kind):
+    return pyg.SAGEConv(WIDTH, WIDTH) if kind in ETYPES[1:3] else gat(kind)
+
+
 MODELS = {
     "sage": lambda: Layers(lambda kind: pyg.SAGEConv(WIDTH, WIDTH)),
     "sage, one type": lambda: Layers(lambda kind: pyg.SAGEConv((WIDTH, WIDTH), WIDTH), "mean", 4),
     "gat": lambda: Layers(gat, "mean"),
+    "sage or gat": lambda: Layers(sage_or_gat, "mean"),
     "graph": lambda: Layers(lambda kind: pyg.GraphConv(WIDTH, WIDTH, aggr="max")),
     "to_hetero": lambda: pyg.to_hetero(Sage(), METADATA, aggr="mean"),
     "han": lambda: pyg.HANConv(WIDTH, WIDTH, METADATA, heads=2),
@@ -147,15 +153,50 @@ def test_metapaths_of_one_type_are_apart():
     assert fast.status().variant is not None, fast.status()
 
 
+WIDTHS = dict(zip(NTYPES, (5, 6, 8), strict=True))
+
+
+def of_ends(conv):
+    return pyg.HeteroConv({kind: conv((WIDTHS[kind[0]], WIDTHS[kind[2]])) for kind in ETYPES})
+
+
+OF_WIDTHS = {
+    "sage": lambda: of_ends(lambda widths: pyg.SAGEConv(widths, WIDTH)),
+    "gat": lambda: of_ends(lambda widths: pyg.GATConv(widths, 4, 2, add_self_loops=False)),
+    "hgt": lambda: pyg.HGTConv(WIDTHS, WIDTH, METADATA, heads=2),
+    "han": lambda: pyg.HANConv(WIDTHS, WIDTH, METADATA, heads=2),
+}
+
+
+@pytest.mark.parametrize("name", OF_WIDTHS)
+def test_types_of_nodes_have_widths_of_their_own(name):
+    model = randomized(OF_WIDTHS[name]())
+    fast = hetune.compile(model, backend="torch")
+    exact = copy.deepcopy(model).double()
+    for seed in range(3):
+        x, edges = data(widths=WIDTHS.values(), seed=seed)
+        rows = {name: rows.requires_grad_() for name, rows in x.items()}
+        doubled = {name: rows.detach().double().requires_grad_() for name, rows in x.items()}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", hetune.FallbackWarning)
+            found, expected = fast(rows, edges), exact(doubled, edges)
+        assert_equal(found, {name: rows.float() for name, rows in expected.items()})
+        for results in (found, expected):
+            sum(result.square().sum() for result in results.values()).backward()
+        for name, row in rows.items():
+            torch.testing.assert_close(row.grad.double(), doubled[name].grad, rtol=1e-4, atol=1e-4)
+
+
 class Mixed(nn.Module):
-    """First layers have nodes of several widths, and last ones are of several classes."""
+    """First layers have nodes of several widths, and last ones are of three classes."""
 
     def __init__(self):
         super().__init__()
-        widths = dict(zip(NTYPES, (5, 6, 7), strict=True))
+        widths = dict(zip(NTYPES, (5, 6, 30), strict=True))
         first = {kind: pyg.SAGEConv((widths[kind[0]], widths[kind[2]]), WIDTH) for kind in ETYPES}
         last = {kind: pyg.SAGEConv(WIDTH, 4) for kind in ETYPES[:2]}
-        last |= {kind: pyg.GATConv(WIDTH, 4, add_self_loops=False) for kind in ETYPES[2:]}
+        last |= {kind: pyg.GATConv(WIDTH, 4, add_self_loops=False) for kind in ETYPES[2:4]}
+        last[ETYPES[4]] = pyg.GraphConv(WIDTH, 4)
         middle = {kind: pyg.SAGEConv(WIDTH, WIDTH) for kind in ETYPES}
         self.convs = nn.ModuleList(map(pyg.HeteroConv, (first, middle, last)))
 
@@ -168,13 +209,13 @@ class Mixed(nn.Module):
 @torch.no_grad()
 def test_a_layer_of_relations_is_one_program_or_one_for_each_relation():
     model = randomized(Mixed())
-    given = data(widths=(5, 6, 7))
+    given = data(widths=(5, 6, 30))
     fast = hetune.compile(model, backend="torch")
     for _ in range(2):
         assert_equal(fast(*given), model(*given))
     found = {layer.name: layer for layer in fast.report().layers}
     assert len(found) == 3 + 5 + 5
-    assert "5, 6, 7 features: of one width they are" in str(found["convs.0"])
+    assert "5, 6, 30 features: of like widths they" in str(found["convs.0"])
     assert found["convs.1"].variant is not None
     assert "not all treated alike" in str(found["convs.2"])
     assert all(layer.variant for layer in found.values() if layer.otherwise == "original")

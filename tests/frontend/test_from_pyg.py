@@ -63,6 +63,10 @@ def test_hgt(widths, graph):
     [
         (lambda: torch.nn.Linear(2, 2), "are not supported"),
         (lambda: geometric.RGATConv(4, 4, 2, edge_dim=3), "edge features are not supported"),
+        (
+            lambda: geometric.HGTConv({"a": 4, "b": 3}, 4, (["a", "b"], [("a", "r", "b")]), 2),
+            "layers of hetune.nn have one width",
+        ),
         (lambda: geometric.RGCNConv(4, 4, 2, flow="target_to_source"), "turn the edges round"),
     ],
 )

@@ -71,6 +71,23 @@ class TestPyg:
                 model.test(*triples(2, 3), batch_size=20, log=False)
             )
 
+    def test_a_step_with_sparse_gradients_takes_no_memory_for_each_entity(self):
+        count, given = 200_000, triples()
+        model = seeded(self.kge.TransE, count, RELATIONS, WIDTH, sparse=True)
+        compiled = hetune.compile(model)
+        up = torch.randn(TRIPLES)
+        for rows in (given, triples(1)):
+            with torch.profiler.profile(profile_memory=True) as profile:
+                model.zero_grad()
+                compiled(*rows).backward(up)
+            taken = [event.cpu_memory_usage for event in profile.events()]
+        assert 0 < max(taken) < 8 * count
+        gradient = model.node_emb.weight.grad
+        assert gradient.is_sparse
+        assert gradient._nnz() == len(torch.cat((rows[0], rows[2])).unique())
+        with pytest.raises(hetune.errors.InputError, match=rf"tails\[1\] is {count}"):
+            compiled(torch.tensor([0, 1]), torch.tensor([0, 1]), torch.tensor([3, count]))
+
     @pytest.mark.parametrize("sparse", [False, True])
     def test_it_learns_in_pyg_s_own_loop(self, sparse):
         def losses(compile):

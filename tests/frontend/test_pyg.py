@@ -178,8 +178,8 @@ REFUSED = [
     (lambda: RGATConv(4, 4, 2, aggr="mean"), "aggr='mean': only 'add' is supported"),
     (lambda: HGTConv(-1, 4, METADATA), "lazy parameters are not initialized yet: call the module"),
     (
-        lambda: HGTConv({"paper": 4, "author": 4, "venue": 2}, 4, METADATA),
-        "in_channels={'paper': 4, 'author': 4, 'venue': 2}: widths differ between node types",
+        lambda: HGTConv({"paper": 40, "author": 4, "venue": 2}, 4, METADATA),
+        "in_channels={'paper': 40, 'author': 4, 'venue': 2}: widths differ much between node types",
     ),
     (lambda: HGTConv(4, 4, METADATA, flow="target_to_source"), "flow='target_to_source'"),
     (

@@ -1,10 +1,12 @@
 """Parts as tasks of Ray: the bits of a run in one process, though a node is lost."""
 
 import sys
+import time
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import hetune
 from hetune import distributed
@@ -35,24 +37,41 @@ def test_a_node_that_is_killed_loses_no_work(tmp_path, monkeypatch):
         hetune.compile(hetune.nn.RGCN(WIDTH, WIDTH, graph.num_etypes).eval()) for _ in range(2)
     ]
     model = [layers[0], torch.relu, layers[1]]
+    log, started = tmp_path / "log", tmp_path / "started"
     given = {"memory": MEMORY, "variant": VARIANT}
     wanted = hetune.run_partitions(model, parts, x, tmp_path / "here.npy", **given)
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     try:
         lost, calls = cluster.add_node(num_cpus=1), list[int]()
+        lost_id = lost.node_id
+
+        def relu(rows: Tensor) -> Tensor:
+            """One node never ends its task, and the other one waits until that has begun."""
+            with log.open("a") as file:
+                file.write(".")
+            if ray.get_runtime_context().get_node_id() == lost_id:
+                started.touch()
+                time.sleep(600)
+            while not started.exists():
+                time.sleep(0.01)
+            return rows.relu()
+
         cluster.wait_for_nodes()
         ray.init(cluster.address, log_to_driver=False)
 
         def progress(done: int, total: int) -> None:
             calls.append(done)
-            if len(calls) == 5:
+            if len(calls) == 1:
                 cluster.remove_node(lost, allow_graceful=False)
 
         out = tmp_path / "out.npy"
-        found = distributed.run(model, parts, tmp_path / "x.npy", out, progress=progress, **given)
+        on_nodes = [layers[0], relu, layers[1]]
+        x_file = tmp_path / "x.npy"
+        found = distributed.run(on_nodes, parts, x_file, out, progress=progress, **given)
         assert np.array_equal(found, wanted)
         assert calls[-1] == 2 * graph.num_edges
-        assert len(calls) > 16
+        of_first_layer = calls.index(graph.num_edges) + 1
+        assert len(log.read_text()) > of_first_layer > 8  # what was lost was run again
         assert not lost.any_processes_alive()
         assert not out.with_name("out.npy.work").exists()
         with pytest.raises(InputError, match="leave address out"):

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 import hetune
 from hetune.variants.errors import InputError, MemoryLimitError, PartitionError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.partition import executor
+from hetune.variants.partition import executor, run
 from hetune.variants.partition.journal import Journal
-from hetune.variants.partition.layers import partitioned_layers, run_part
+from hetune.variants.partition.layers import PartitionedLayer, partitioned_layers
+from hetune.variants.partition.part_run import read_part, run_part
 from hetune.variants.partition.partitions import GraphPartitions
 from hetune.variants.partition.row_files import RowWriter, identity_of, open_rows
 from hetune.variants.partition.run import Progress, run_partitions
@@ -57,23 +58,32 @@ def in_memory(layer: hetune.CompiledLayer, x: Tensor, variant: str | None = None
     return found
 
 
+def part_rows(
+    layer: PartitionedLayer, first: int, last: int, variant: str | None = None
+) -> tuple[Tensor, str]:
+    inputs = read_part(layer, PARTS, X.numpy(), first, last, 1 << 30)
+    return run_part(layer, PARTS, inputs, 1 << 30, variant)
+
+
 @pytest.mark.parametrize("kind", ["rgcn", "rgat", "hgt"])
 def test_rows_have_the_bits_of_a_run_in_memory(kind):
     compiled = layer(kind)
     (prepared,) = partitioned_layers([compiled])
     named = [each for each in compiled.variants if each.endswith("b1024")]
     hybrid = next(each for each in named if "hybrid" in each)
-    for variant in (*named[:2], hybrid) if kind == "rgcn" else (hybrid,):
+    some = (*named[:2], "dst/b1024", hybrid) if kind == "rgcn" else (hybrid,)
+    for variant in some:
         whole = in_memory(compiled, X, variant)
         for first in range(0, RANGES, 5):
             last = min(first + 5, RANGES)
-            rows, ran = run_part(prepared, PARTS, X.numpy(), first, last, 1 << 30, variant)
+            rows, ran = part_rows(prepared, first, last, variant)
             assert ran == variant
             low, high = PARTS.bounds[first], PARTS.bounds[last]
             assert np.array_equal(rows.numpy(), whole[low:high]), (variant, first)
     # What is chosen computes nothing for other nodes than the range's, where the layer allows it.
     assert (prepared.bipartite is not None) == (kind != "hgt")
-    rows, ran = run_part(prepared, PARTS, X.numpy(), 0, 9, 1 << 30)
+    assert ("dst/b1024" in prepared.exact) == (kind == "rgcn")
+    rows, ran = part_rows(prepared, 0, 9)
     assert ran in named or ran.endswith(("/b256", "/b4096"))
     np.testing.assert_allclose(rows.numpy(), whole[: len(rows)], rtol=1e-5, atol=1e-5)
 
@@ -167,17 +177,18 @@ def test_a_run_that_was_killed_goes_on(tmp_path):
 
 def _be_killed(folder: str, whole: np.ndarray) -> None:
     """Kernels' threads are not there in a forked process: it takes what they computed before."""
-    add, bounds = Journal.add, PARTS.bounds
+    add = Journal.add
 
-    def killing(journal, part):
+    def killing(journal, parts):
         if len(journal.parts) == 2:
             os.kill(os.getpid(), signal.SIGKILL)
-        add(journal, part)
+        add(journal, parts)
 
-    def computed(layer, partitions, rows, first, last, *_):
-        return torch.from_numpy(whole[bounds[first] : bounds[last]]), "dst/b1024"
+    def computed(layer, partitions, inputs, *_):
+        low, high = inputs.part.needed[[0, -1]]
+        return torch.from_numpy(whole[low : high + 1]), "dst/b1024"
 
-    Journal.add, executor.run_part = killing, computed
+    Journal.add, executor.run_part, run.EVERY = killing, computed, 0.0
     perform(folder)
 
 

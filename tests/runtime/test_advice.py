@@ -43,7 +43,7 @@ WITHOUT_ADVICE = {
     "its result has {} rows: only node rows are supported",
     "edge_dim={}: edge features are not supported",
     "aggr={}: only 'add' is supported",
-    "in_channels={}: widths differ between node types",
+    "in_channels={}: widths differ much between node types",
     "in_channels={}: source and destination widths differ",
     "{} is a {}: only a {} is supported",
     "{}={}: widths of at least 1 are supported",

@@ -230,5 +230,5 @@ def test_a_model_of_dictionaries_is_served_on_graphs_with_its_types(client):
     relations = pyg.HeteroConv({kind: pyg.SAGEConv((-1, -1), 3) for kind in kinds})
     with torch.no_grad():
         relations(wide, edges)
-    with pytest.raises(InputError, match="nodes have 5, 6 features: of one width they are"):
+    with pytest.raises(InputError, match="nodes have 5, 6 features: those of one width are served"):
         client.put_model("wide", relations, example=(wide, edges))

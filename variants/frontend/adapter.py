@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.frontend.call import Call
+from hetune.variants.frontend.module_structure import ModuleStructure
 from hetune.variants.frontend.parameters_version import ParametersVersion
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 from hetune.variants.graph.lazy_tensors import materialized
@@ -67,6 +68,7 @@ class Adapter:
             ``(x_dict, edge_index_dict)``.
         inputs: The program's features and constants.
         width: Of a row of its feature ``x``; 0 if it has none.
+        widths: Of rows of each type of nodes, where these differ; zeros follow up to `width`.
         result_width: Of a row of its first result.
         num_relations: Rows of its per-edge-type weights.
         metadata: Node types and canonical edge types that it was made for, where it was.
@@ -77,6 +79,7 @@ class Adapter:
         result_shape: Of each node's row of what calls return, where `read` reads them and it is a
             tensor with such rows; else None.
         takes_ids: Whether another adapter is for calls with numbers of nodes for ``x``, or None.
+        takes_matrices: Whether its edges may be sparse matrices, [targets, sources].
         dropout: The share of elements that are dropped, by the features that are masks of them,
             which calls draw.
         mode: What the module's dropout is now, where another one is another program.
@@ -90,12 +93,14 @@ class Adapter:
         num_relations: int,
         *,
         metadata: Metadata | None = None,
+        widths: Mapping[str, int] | None = None,
         is_reversed: bool = False,
         graph_refusal: Callable[[Any, HeteroGraph], str | None] | None = None,
         order_refusal: Callable[[Any, ByType, ByType], str | None] | None = None,
         read: Reader | None = None,
         result_shape: tuple[int, ...] | None = None,
         takes_ids: bool = False,
+        takes_matrices: bool = False,
         dropout: Mapping[str, float] | None = None,
         mode: Callable[[], Hashable] = lambda: None,
     ) -> None:
@@ -103,7 +108,7 @@ class Adapter:
         self.program = program
         self.signature: Signature = "flat" if metadata is None else "hetero"
         self.num_relations = num_relations
-        self.metadata = metadata
+        self.metadata, self.widths = metadata, widths or {}
         self.vocabulary: Vocabulary | None = None
         self.is_reversed = is_reversed
         self._graph_refusal = graph_refusal
@@ -111,6 +116,7 @@ class Adapter:
         self._weights = weights
         self._options = plain_options(module)
         self.read, self.result_shape, self.takes_ids = read, result_shape, takes_ids
+        self.takes_matrices = takes_matrices
         self.dropout, self.mode, self._made_in = dropout or {}, mode, mode()
         self.inputs = tuple(param for param in program.params if param.role != "weight")
         self.result_width = program.type_of(program.results[0]).width
@@ -124,6 +130,7 @@ class Adapter:
             for name, tensor in group.items()
         ]
         self._version: ParametersVersion | None = None
+        self._passed: ModuleStructure | None = None
 
     @property
     def result_types(self) -> tuple[str, ...]:
@@ -184,6 +191,13 @@ class Adapter:
 
         What may change after it was adapted: options, parts, methods, dtype, hooks.
         """
+        if self._passed is not None and self._passed.is_now(self._options):
+            return _hooked_or_replaced(self.module, self._parts)
+        reason = self._structure_refusal() or _tensors_refusal(self.module, self._parts)
+        self._passed = None if reason else ModuleStructure(self.module, self._parts)
+        return reason or _hooked_or_replaced(self.module, self._parts)
+
+    def _structure_refusal(self) -> str | None:
         own = vars(self.module)
         for name, value in self._options.items():
             if own.get(name) != value:
@@ -198,7 +212,7 @@ class Adapter:
             if (group.get(name) is not None) != is_there:
                 change = "removed" if is_there else "added"
                 return _plain_tensor(self.module) or f"{path} was {change}: compile it anew"
-        return _refusal(self.module, self._parts)
+        return None
 
     def mode_refusal(self) -> Unsupported | None:
         """Why another adapter is for the module in its mode, or None."""
@@ -226,7 +240,12 @@ def is_wrapper(tensor: Tensor) -> bool:
 
 def refusal(module: nn.Module) -> str | None:
     """Why a module of a supported class cannot be replaced in the state it is in, or None."""
-    return _plain_tensor(module) or _refusal(module, _parts(module))
+    parts = _parts(module)
+    return (
+        _plain_tensor(module)
+        or _tensors_refusal(module, parts)
+        or _hooked_or_replaced(module, parts)
+    )
 
 
 def _plain_tensor(module: nn.Module) -> str | None:
@@ -245,20 +264,23 @@ def _path(part: str, name: str) -> str:
     return f"{part}.{name}" if part else name
 
 
-def _refusal(module: nn.Module, parts: Sequence[nn.Module]) -> str | None:
-    """What may change at any time of why a module cannot be replaced."""
-    is_hooked, dtype = False, None
+def _tensors_refusal(module: nn.Module, parts: Sequence[nn.Module]) -> str | None:
+    """Why a module with such tensors cannot be replaced, or None."""
+    dtype = None
+    for tensor in _tensors(parts):
+        if tensor.dtype is not dtype and tensor.is_floating_point():
+            if dtype is not None or tensor.dtype not in DTYPES:
+                return _wrong_dtype(module)
+            dtype = tensor.dtype
+        if is_wrapper(tensor):
+            return f"a parameter is a {type(tensor).__name__}, which has no memory"
+    return None
+
+
+def _hooked_or_replaced(module: nn.Module, parts: Sequence[nn.Module]) -> str | None:
+    """Why a module whose methods or hooks do something else cannot be replaced, or None."""
+    is_hooked = False
     for part in parts:  # in plain loops: every call of a layer asks
-        for group in (part._parameters, part._buffers):
-            for tensor in group.values():
-                if tensor is None:
-                    continue
-                if tensor.dtype is not dtype and tensor.is_floating_point():
-                    if dtype is not None or tensor.dtype not in DTYPES:
-                        return _wrong_dtype(module)
-                    dtype = tensor.dtype
-                if is_wrapper(tensor):
-                    return f"a parameter is a {type(tensor).__name__}, which has no memory"
         own = vars(part)
         for attribute in _HOOKS if part is module else _HOOKS_OF_PARTS:
             if own.get(attribute) and not _is_lazy_s_own(part, attribute):

@@ -14,7 +14,8 @@ from hetune.variants.errors import GraphError, InputError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.frontend.call import Call
 from hetune.variants.frontend.edge_errors import check_edge_dict, check_edge_tensors
-from hetune.variants.frontend.tracing.arguments import as_plain
+from hetune.variants.frontend.tracing.arguments import as_plain, of_one_width
+from hetune.variants.frontend.tracing.sparse_tensors import is_sparse, made_of
 from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph import CanonicalEtype, HeteroGraph, from_edge_index_dict
 from hetune.variants.graph.lazy_tensors import is_lazy
@@ -94,7 +95,10 @@ class LayerCall(Call):
             InputError: Their number or device is not the graph's, or their width not the module's.
         """
         width = self._adapter.width
-        x = self.x if isinstance(self.x, Tensor) else _concatenated(self.x, graph, width)
+        if isinstance(self.x, Tensor):
+            x = self.x
+        else:
+            x = _concatenated(self.x, graph, width, self._adapter.widths)
         if x.shape != (graph.num_nodes, width):
             raise InputError(
                 f"x has the shape {list(x.shape)}: give one row of {width} for each of the graph's "
@@ -221,6 +225,8 @@ def _read_flat(
         return Unsupported(refused, kind=kind)
     if isinstance(edges, HeteroGraph):
         return LayerCall(adapter, x, edges)
+    if adapter.takes_matrices:
+        edges = _without_matrix(edges, len(x), len(x))
     read = read_edges(edges, edge_type)
     return read if isinstance(read, Unsupported) else LayerCall(adapter, x, read)
 
@@ -269,11 +275,31 @@ def _read_hetero(adapter: Adapter, x: object, edges: object) -> LayerCall | Unsu
     if not isinstance(edges, Mapping):
         return Unsupported(f"edge_index_dict is {_kind(edges)}: only dictionaries are supported")
     found: dict[CanonicalEtype, Any] = {key: as_plain(ids) for key, ids in edges.items()}
+    if adapter.takes_matrices:
+        rows = {name: len(rows) for name, rows in x.items()}
+        for key, ids in found.items():
+            found[key] = _without_matrix(ids, rows.get(key[2]), rows.get(key[0]))
     for key, value in found.items():
         if (reason := _edge_refusal(f"edge_index_dict[{key}]", value)) is not None:
             return Unsupported(reason)
     reason = adapter.order_refusal(x, found)
     return LayerCall(adapter, x, found) if reason is None else Unsupported(reason)
+
+
+def _without_matrix(edges: object, targets: int | None, sources: int | None) -> object:
+    """The edge_index of a sparse matrix of these sizes, in the order of its rows, or as given."""
+    if not is_sparse(edges) or edges.shape != (targets, sources):
+        return edges
+    is_coo = edges.layout is torch.sparse_coo and edges.is_coalesced()
+    return made_of(edges, _entries) if is_coo or edges.layout is torch.sparse_csr else edges
+
+
+def _entries(matrix: Tensor) -> Tensor:
+    if matrix.layout is torch.sparse_coo:
+        return matrix.indices().flip(0).contiguous()
+    rows = torch.arange(matrix.shape[0], device=matrix.device)
+    counts = matrix.crow_indices().diff()
+    return torch.stack([matrix.col_indices(), rows.repeat_interleave(counts)])
 
 
 def feature_refusal(name: str, x: Tensor, dtype: torch.dtype, dims: int | None = 2) -> str | None:
@@ -312,7 +338,9 @@ def _kind(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
 
 
-def _concatenated(x_dict: Mapping[str, Tensor], graph: HeteroGraph, width: int) -> Tensor:
+def _concatenated(
+    x_dict: Mapping[str, Tensor], graph: HeteroGraph, width: int, widths: Mapping[str, int]
+) -> Tensor:
     offsets = graph.node_offsets
     for name, first, last in zip(graph.ntype_names, offsets, offsets[1:], strict=False):
         rows = x_dict[name].shape[0] if name in x_dict else 0
@@ -321,15 +349,16 @@ def _concatenated(x_dict: Mapping[str, Tensor], graph: HeteroGraph, width: int) 
                 f"x has {rows} rows for the node type {name!r} but the graph has {last - first} "
                 "such nodes: give one row per node"
             )
-        if name in x_dict and x_dict[name].shape[1:] != (width,):
+        own = widths.get(name, width)
+        if name in x_dict and x_dict[name].shape[1:] != (own,):
             raise InputError(
                 f"x has the shape {list(x_dict[name].shape)} for the node type {name!r}: give rows "
-                f"of {width}"
+                f"of {own}"
             )
     parts = [x_dict[name] for name in graph.ntype_names if name in x_dict]
     if not parts:
         return torch.empty(0, width, dtype=torch.float32, device=graph.device)
-    return joined(parts)
+    return joined(of_one_width(parts, width))
 
 
 def joined(parts: list[Tensor]) -> Tensor:

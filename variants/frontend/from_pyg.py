@@ -40,6 +40,11 @@ def from_pyg(module: nn.Module) -> RelationalLayer:
             f"{type(module).__name__} has dropout={module.dropout}, which no layer of hetune.nn "
             "has: call eval() for inference"
         )
+    if found.widths:
+        raise InputError(
+            f"{type(module).__name__} has in_channels={dict(found.widths)}, where layers of "
+            "hetune.nn have one width"
+        )
     layer, parts = _BUILDERS[type(module).__name__](module, found)
     with torch.no_grad():
         for name, parameter in layer.named_parameters():

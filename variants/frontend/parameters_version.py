@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from operator import attrgetter, is_
+
 import torch
 from torch import Tensor
 
-from hetune.variants.graph.lazy_tensors import is_lazy
 from hetune.variants.graph.tensor_identity import sample_of
+
+_LOOKS = (
+    Tensor.data_ptr,
+    attrgetter("shape"),
+    Tensor.stride,
+    Tensor.is_neg,
+)
+"""What replacing a tensor's content may change, its dtype aside: without memory, it lies at 0."""
+_writes = attrgetter("_version")
 
 
 class ParametersVersion:
@@ -19,29 +29,42 @@ class ParametersVersion:
         devices: Where they are, each device once.
     """
 
-    __slots__ = ("_copied", "_elements", "_kept", "_key", "_samples", "devices")
+    __slots__ = (
+        "_copied",
+        "_counted",
+        "_elements",
+        "_kept",
+        "_looks",
+        "_samples",
+        "_tensors",
+        "_writes",
+        "devices",
+    )
 
     def __init__(self, tensors: list[Tensor]) -> None:
         self.devices = tuple(dict.fromkeys(tensor.device for tensor in tensors))
-        self._copied = tuple(i for i, tensor in enumerate(tensors) if tensor.is_inference())
-        self._kept = tuple(t.detach().clone() if t.is_inference() else t.detach() for t in tensors)
-        self._key = _identities(tensors)
+        self._tensors = tensors
+        self._counted = [tensor for tensor in tensors if not tensor.is_inference()]
+        self._kept = tuple(tensor.detach() for tensor in self._counted)
+        self._copied = tuple((t, t.detach().clone()) for t in tensors if t.is_inference())
+        self._looks, self._writes = self._looked(), [*map(_writes, self._counted)]
         self._samples = tuple(sample_of(t) for t in self._kept if t.device.type == "cpu")
         self._elements = self._read()
 
     def is_now(self, tensors: list[Tensor]) -> bool:
         """Whether these are the tensors, unchanged as far as can be seen."""
-        if _identities(tensors) != self._key or self._read() != self._elements:
-            return False
-        return all(torch.equal(self._kept[i], tensors[i]) for i in self._copied)
+        # A layer may have a thousand parameters, and every call asks: in loops that are no Python.
+        return (
+            len(tensors) == len(self._tensors)
+            and all(map(is_, tensors, self._tensors))
+            and [*map(_writes, self._counted)] == self._writes
+            and self._looked() == self._looks
+            and self._read() == self._elements
+            and all(torch.equal(copy, tensor) for tensor, copy in self._copied)
+        )
+
+    def _looked(self) -> list[list[object]]:
+        return [[*map(look, self._tensors)] for look in _LOOKS]
 
     def _read(self) -> bytes:
         return b"".join([sample.tobytes() for sample in self._samples])
-
-
-def _identities(tensors: list[Tensor]) -> list[object]:
-    writes = [None if tensor.is_inference() else tensor._version for tensor in tensors]
-    return [
-        (id(t), t.data_ptr(), t.shape, t.stride(), count, is_lazy(t))
-        for t, count in zip(tensors, writes, strict=True)
-    ]

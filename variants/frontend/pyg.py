@@ -21,6 +21,7 @@ from hetune.variants.frontend.pyg_lazy import is_uninitialized
 from hetune.variants.frontend.pyg_node_ids import adapt_ids, are_ids
 from hetune.variants.frontend.pyg_order import order_refusal
 from hetune.variants.frontend.pyg_segments import averages_all_edges
+from hetune.variants.frontend.tracing.arguments import are_near, of_one_width
 from hetune.variants.graph.hetero import HeteroGraph
 
 _PACKAGE = "torch_geometric.nn.conv."
@@ -178,6 +179,7 @@ def _adapt_rgat(module: Any) -> Adapter | Unsupported:
         weights,
         module.num_relations,
         is_reversed=module.flow == "target_to_source",
+        takes_matrices=module.flow == "source_to_target",
         dropout={"mask": share} if share > 0 else {},
         mode=dropout,
     )
@@ -200,11 +202,11 @@ def _adapt_hgt(module: Any) -> Adapter | Unsupported:
     inputs = [module.kqv_lin.lins[name] for name in node_types]
     outputs = [module.out_lin.lins[name] for name in node_types]
     widths = {name: lin.weight.shape[1] for name, lin in zip(node_types, inputs, strict=True)}
-    if len(set(widths.values())) > 1:
-        return Unsupported(f"in_channels={widths}: widths differ between node types")
     if not edge_types:
         return Unsupported("metadata has no edge types")
-    d_in, d_out, heads = inputs[0].weight.shape[1], module.out_channels, module.heads
+    d_in, d_out, heads = max(widths.values()), module.out_channels, module.heads
+    if not are_near([*widths.values()]) or d_in > d_out in widths.values():
+        return Unsupported(f"in_channels={widths}: widths differ much between node types")
     if found := _zero_width(in_channels=d_in, out_channels=d_out):
         return found
     depth = d_out // heads
@@ -218,7 +220,8 @@ def _adapt_hgt(module: Any) -> Adapter | Unsupported:
 
     def weights() -> dict[str, Tensor]:
         # Linear keeps [out, in]; k, q and v lie one after the other in out.
-        kqv = torch.stack([lin.weight for lin in inputs]).transpose(1, 2)
+        each = of_one_width([lin.weight for lin in inputs], d_in)
+        kqv = torch.stack(each).transpose(1, 2)
         kqv_bias = torch.stack([lin.bias for lin in inputs])
         found: dict[str, Tensor] = {}
         for i, part in enumerate("kqv"):
@@ -230,7 +233,10 @@ def _adapt_hgt(module: Any) -> Adapter | Unsupported:
         found["w_out"] = torch.stack([lin.weight for lin in outputs]).transpose(1, 2)
         found["b_out"] = torch.stack([lin.bias for lin in outputs])
         if has_skip:
-            found["skip"] = torch.cat([module.skip[name] for name in node_types])
+            skip = torch.cat([module.skip[name] for name in node_types])
+            are_kept = [widths[name] == d_out for name in node_types]
+            is_kept = torch.tensor(are_kept, device=skip.device)
+            found["skip"] = torch.where(is_kept, skip, _NO_SKIP)
         return as_rows(program, found)
 
     return Adapter(
@@ -239,10 +245,14 @@ def _adapt_hgt(module: Any) -> Adapter | Unsupported:
         weights,
         len(edge_types),
         metadata=(node_types, edge_types),
+        widths=widths if len({*widths.values()}) > 1 else None,
         order_refusal=order_refusal,
+        takes_matrices=True,
     )
 
 
+_NO_SKIP = 100.0
+"""A gate that keeps nothing of the features: its sigmoid is 1."""
 _HGT_PARTS = {
     "aggr_module": "SumAggregation",
     "kqv_lin": "HeteroDictLinear",

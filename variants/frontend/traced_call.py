@@ -24,7 +24,12 @@ from hetune.variants.frontend.traced_graphs import (
     shared_graph,
 )
 from hetune.variants.frontend.tracing.adjacency import AdjacencyLayer, has_matrix
-from hetune.variants.frontend.tracing.arguments import HALVES, CallArguments, in_float32
+from hetune.variants.frontend.tracing.arguments import (
+    HALVES,
+    CallArguments,
+    in_float32,
+    of_one_width,
+)
 from hetune.variants.frontend.tracing.edge_module import EdgeModule, original, read_call_of
 from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
@@ -275,7 +280,7 @@ class TracedCall(Call):
 
     def _rows(self, feature: str) -> Tensor:
         parts = [self._arguments.values[name] for name in self._reader.traced.rows[feature]]
-        return parts[0] if len(parts) == 1 else joined(parts)
+        return parts[0] if len(parts) == 1 else joined(of_one_width(parts))
 
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Any:
         """Rows as the layer gives them, and what torch makes of them."""

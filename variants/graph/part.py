@@ -11,8 +11,8 @@ from hetune.variants.graph.hetero import HeteroGraph
 
 __all__ = ["GraphPart", "part_of"]
 
-_SORTING = 16
-"""How many times as long it takes to sort an edge's source as to mark a node: a rough guess.
+_SEARCHING = 512
+"""How many times as long it takes to find an edge's source as to have room for a node's number.
 
 It decides only what numbering costs, and not its result.
 """
@@ -68,14 +68,13 @@ def part_of(
 def _numbered(
     needed: np.ndarray, src: np.ndarray, num_nodes: int
 ) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
-    """All nodes that are named, ascending, and what numbers them: few are sorted, many marked."""
-    if len(src) * _SORTING < num_nodes:
-        few = np.union1d(needed, src).astype(np.int64)
-        return few, lambda ids: np.searchsorted(few, ids).astype(np.int32)
-    is_named = np.zeros(num_nodes, bool)
-    is_named[needed] = True
-    is_named[src] = True
-    nodes = np.flatnonzero(is_named)
-    numbers = np.empty(num_nodes, np.int32)
+    """All nodes that are named, ascending, and what numbers them."""
+    named = np.sort(np.concatenate([needed.astype(np.int32), src.astype(np.int32, copy=False)]))
+    is_first = np.ones(len(named), bool)
+    np.not_equal(named[1:], named[:-1], out=is_first[1:])
+    nodes = named[is_first]
+    if len(src) * _SEARCHING < num_nodes:
+        return nodes.astype(np.int64), lambda ids: np.searchsorted(nodes, ids).astype(np.int32)
+    numbers = np.empty(num_nodes, np.int32)  # the system gives what is written to alone
     numbers[nodes] = np.arange(len(nodes), dtype=np.int32)
-    return nodes, lambda ids: numbers[ids]
+    return nodes.astype(np.int64), lambda ids: numbers[ids]

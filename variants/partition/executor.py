@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from functools import cached_property
+from typing import Protocol, Self, TypeAlias
 
 import numpy as np
 
 from hetune.variants.errors import MemoryLimitError
 from hetune.variants.exhaustion import is_out_of_memory
-from hetune.variants.partition.layers import PartitionedLayer, run_part
+from hetune.variants.partition.layers import PartitionedLayer
+from hetune.variants.partition.part_run import PartInputs, read_part, run_part
 from hetune.variants.partition.partitions import Partitions
 from hetune.variants.partition.row_files import RowsLike, open_rows
 
@@ -17,15 +22,15 @@ PartRows: TypeAlias = tuple[np.ndarray, str] | None
 """Rows of a part, float32 [nodes, width], and the variant that computed them; None: no room."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LayerParts:
     """A layer on a graph, to be called for parts of it.
 
     Attributes:
         layer: The layer.
         partitions: Of the graph.
-        rows: Its input; a file is opened where a part is computed.
-        memory: Most bytes that a part may take.
+        rows: Its input; a file is opened where a part is read, once.
+        memory: Most bytes that a part may take, and what is read of the next one.
         variant: Id of the variant to run.
     """
 
@@ -35,16 +40,23 @@ class LayerParts:
     memory: int
     variant: str | None
 
-    def __call__(self, first: int, last: int) -> PartRows:
+    def read(self, first: int, last: int) -> PartInputs:
+        """What the layer reads for some ranges.
+
+        Raises:
+            MemoryLimitError: They do not fit.
+        """
+        return read_part(self.layer, self.partitions, self._array, first, last, self.memory)
+
+    def run(self, first: int, last: int, read: Callable[[], PartInputs]) -> PartRows:
         """The rows of the nodes of some ranges; None where several ranges do not fit.
 
         Raises:
             MemoryLimitError: One range does not fit.
             VariantError: There is no such variant.
         """
-        rows = open_rows(self.rows, self.partitions.num_nodes)
-        given = self.layer, self.partitions, rows, first, last, self.memory, self.variant
         try:
+            given = self.layer, self.partitions, read(), self.memory, self.variant
             result, variant = run_part(*given)
         except (MemoryLimitError, MemoryError, RuntimeError) as error:
             if not (isinstance(error, MemoryLimitError) or is_out_of_memory(error)):
@@ -53,6 +65,10 @@ class LayerParts:
                 raise MemoryLimitError(f"{error}; give more memory") from error
             return None
         return result.detach().cpu().numpy(), variant
+
+    @cached_property
+    def _array(self) -> np.ndarray:
+        return open_rows(self.rows, self.partitions.num_nodes)
 
     def bytes_of(self, first: int, last: int) -> int:
         """About what some ranges need."""
@@ -66,9 +82,11 @@ class Executor(Protocol):
 
     Attributes:
         slots: How many parts may be started before a result is asked for.
+        least: How many a layer should have, at least.
     """
 
     slots: int
+    least: int
 
     def begin(self, parts: LayerParts) -> None:
         """Parts are of this layer from now on."""
@@ -81,18 +99,29 @@ class Executor(Protocol):
 
 
 class InOrder:
-    """Computes one part at a time, in this process."""
+    """Computes one part after the other, in this process, and reads the next one meanwhile."""
 
-    slots = 1
+    slots, least = 2, 1
 
     def begin(self, parts: LayerParts) -> None:
         """Parts are of this layer from now on."""
         self._parts = parts
 
     def start(self, first: int, last: int) -> None:
-        """Notes the part."""
-        self._ranges = first, last
+        """Has a part read."""
+        read = self._reader.submit(self._parts.read, first, last)
+        self._started.append(((first, last), read))
 
     def result(self) -> tuple[tuple[int, int], PartRows]:
-        """Computes the part."""
-        return self._ranges, self._parts(*self._ranges)
+        """Computes the first part that is left."""
+        ranges, read = self._started.popleft()
+        return ranges, self._parts.run(*ranges, read.result)
+
+    def __enter__(self) -> Self:
+        self._started = deque[tuple[tuple[int, int], Future[PartInputs]]]()
+        self._reader = ThreadPoolExecutor(1, "hetune-read")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leaves nothing running."""
+        self._reader.shutdown(cancel_futures=True)

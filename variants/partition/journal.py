@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Self
@@ -62,14 +63,14 @@ class Journal:
         self._file.truncate()
         self._append(b"".join(kept))
 
-    def add(self, part: FinishedPart) -> None:
-        """Notes that a part is finished.
+    def add(self, parts: Sequence[FinishedPart]) -> None:
+        """Notes that some parts are finished.
 
         Raises:
             PartitionError: That cannot be written.
         """
-        self._append(self._line(asdict(part)))
-        self.parts.append(part)
+        self._append(b"".join(self._line(asdict(part)) for part in parts))
+        self.parts += parts
 
     def __enter__(self) -> Self:
         return self

@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 
-from hetune.variants.errors import InputError, MemoryLimitError
+from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.frontend.program_layer import ProgramLayer
+from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.vocabulary import Vocabulary
+from hetune.variants.kernel.text import show as show_launch
 from hetune.variants.partition.content_digest import content_digest
-from hetune.variants.partition.partitions import Partitions
-from hetune.variants.partition.row_files import gathered
+from hetune.variants.plan.sides import id_on
+from hetune.variants.plan.variants import Variant
 from hetune.variants.program.locality import reads_near_nodes
-from hetune.variants.program.sources import with_sources
+from hetune.variants.program.sources import SOURCES, with_sources
 from hetune.variants.program.text import show
 from hetune.variants.runtime.backends import backend_of
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.compiled import CompiledLayer
+from hetune.variants.runtime.domain import split_relations
 
 RowFunction: TypeAlias = Callable[[Tensor], Tensor]
 """Of rows one by one, such as an activation."""
 
-_EDGE_BYTES = 120
-"""Of an edge while its part is read, numbered and indexed."""
-_NODE_BYTES = 5
+_READ_BYTES, _INDEX_BYTES = 24, 96
+"""Of an edge while its part is read and numbered, and while it is indexed."""
+_NODE_BYTES = 4
 """Of each node of the whole graph while a part's nodes are numbered."""
 
 
@@ -48,12 +50,14 @@ class PartitionedLayer:
         functions: Applied to its rows, in order.
         bipartite: The same layer for graphs whose sources have rows of their own, so that nothing
             is computed for these; None where its program reads more of them.
+        exact: Ids of the variants whose rows have the same bits from either.
     """
 
     layer: CompiledLayer
     adapter: Adapter
     functions: tuple[RowFunction, ...]
     bipartite: CompiledLayer | None
+    exact: frozenset[str]
 
     def digest(self) -> str:
         """Of its program, its weights and its functions, in hex."""
@@ -65,11 +69,31 @@ class PartitionedLayer:
         return found.hexdigest()
 
     def bytes_of(self, edges: int, targets: int, num_nodes: int) -> int:
-        """About what a part needs, with tables of its pairs."""
+        """About what a part needs, with tables of pairs of its nodes and the next one's inputs."""
         rows = min(edges + targets, num_nodes)
-        width = self.adapter.width + self.adapter.result_width
-        tables = 4 * min(edges, 2 * rows) * self.adapter.result_width
-        return _EDGE_BYTES * edges + 4 * rows * width + tables + _NODE_BYTES * num_nodes
+        results = targets if self.bipartite else rows
+        tables = min(edges, 4 * results)
+        made = 4 * (results + tables) * self.adapter.result_width
+        return self.fixed_bytes(edges, rows, num_nodes) + made
+
+    def fixed_bytes(self, edges: int, rows: int, num_nodes: int) -> int:
+        """About what a part and what is read of the next one need, whatever runs.
+
+        Args:
+            edges: Of the part.
+            rows: Nodes that they join.
+            num_nodes: Of the whole graph.
+        """
+        inputs = _READ_BYTES * edges + 4 * rows * self.adapter.width
+        return 2 * inputs + _INDEX_BYTES * edges + _NODE_BYTES * num_nodes
+
+    def named(self, variant: str, graph: HeteroGraph) -> tuple[str, bool]:
+        """What runs on a part under an id, and whether `bipartite` gives the same bits for it."""
+        found = self.layer._promoted.get(variant)
+        if found is not None and found.choices.plan.program.is_hybrid:
+            name = id_on(found, split_relations(graph).side)
+            variant = name if name in self.layer._promoted else variant
+        return variant, variant in self.exact
 
     def __reduce__(self) -> Any:
         layer = self.layer
@@ -116,8 +140,12 @@ def partitioned_layers(
                 f"{name} does not run in parts: it reads more than the edges into a node and "
                 "their sources' rows"
             )
-        compiled = compile_layer(each, expected_runs=1.0)
-        found.append(PartitionedLayer(compiled, adapter, (), _bipartite(compiled, adapter)))
+        compiled = compile_layer(each, dynamic=True)
+        bipartite = _bipartite(compiled, adapter)
+        exact = (
+            _exact(compiled, bipartite, adapter.inputs[0].name) if bipartite else frozenset[str]()
+        )
+        found.append(PartitionedLayer(compiled, adapter, (), bipartite, exact))
     if not found:
         raise InputError("there is no layer: give compiled ones")
     return tuple(found)
@@ -130,55 +158,18 @@ def _bipartite(layer: CompiledLayer, adapter: Adapter) -> CompiledLayer | None:
     return layer._around(ProgramLayer(program, adapter.weights()).eval())
 
 
-def run_part(
-    layer: PartitionedLayer,
-    partitions: Partitions,
-    rows: np.ndarray,
-    first: int,
-    last: int,
-    memory: int,
-    variant: str | None = None,
-) -> tuple[Tensor, str]:
-    """A layer's rows for the nodes of some ranges, and the variant that computed them.
+def _exact(layer: CompiledLayer, bipartite: CompiledLayer, x: str) -> frozenset[str]:
+    """Ids of variants whose kernels are the same but for where rows of sources are."""
+    whole = layer._promoted
+    return frozenset(
+        name
+        for name, variant in bipartite._promoted.items()
+        if name in whole and _kernels(variant, x) == _kernels(whole[name], x)
+    )
 
-    It depends on nothing else, and changes nothing. Without a variant nothing is computed for nodes
-    that edges only come from, where the layer allows that; with one, rows have the bits of a run in
-    memory.
 
-    Args:
-        layer: The layer.
-        partitions: Of the graph.
-        rows: Its input, of all nodes: [N, width].
-        first: The first range.
-        last: The range after the last one.
-        memory: Most bytes to take.
-        variant: Id of the variant to run.
-
-    Returns:
-        Float32 [nodes of the ranges, width], and an id.
-
-    Raises:
-        MemoryLimitError: They do not fit.
-        VariantError: There is no such variant.
-    """
-    part = partitions.part(first, last)
-    graph, targets = part.graph, len(part.needed)
-    width = layer.adapter.width
-    fixed = _EDGE_BYTES * graph.num_edges + 4 * len(part.nodes) * width
-    fixed += _NODE_BYTES * partitions.num_nodes
-    if fixed >= memory:
-        raise MemoryLimitError(
-            f"a part of {graph.num_edges} edges takes {fixed} bytes, and the limit is {memory}"
-        )
-    start = int(np.searchsorted(part.nodes, part.needed[0])) if targets else 0
-    x, compiled = gathered(rows, part.nodes), layer.layer
-    options: dict[str, Any] = {"variant": variant, "memory_limit": memory - fixed}
-    with torch.no_grad():
-        if layer.bipartite is not None and variant is None:
-            compiled = layer.bipartite
-            result = compiled(x[start : start + targets], x, partitions.bipartite(part), **options)
-        else:
-            result = compiled(x, graph, **options)[start : start + targets]
-        for function in layer.functions:
-            result = function(result)
-    return result, compiled.status().variant or ""
+def _kernels(variant: Variant, x: str) -> list[str]:
+    """The lines of its launches, where all features have the name `x`, and need not be listed."""
+    text = "\n".join(map(show_launch, variant.plan.launches))
+    lines = re.sub(rf"\b{SOURCES}\b", x, text).splitlines()
+    return [line for line in lines if not line.startswith(f"  buffer {x}: ")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Self
 
 import numpy as np
@@ -82,12 +82,17 @@ class _OnRay:
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise InputError(f"no Ray cluster answers ({error})") from error
         self.slots = 2 * max(int(ray.cluster_resources().get("CPU", 1)), 1)
+        self.least = 2 * self.slots
         self._task = ray.remote(num_cpus=1)(_perform)
+        self._graph: Any = None
         self._running: dict[Any, tuple[int, int]] = {}
 
     def begin(self, parts: LayerParts) -> None:
-        """Sends the layer; each worker loads it once."""
-        self._parts = [self._ray.put(parts)]
+        """Sends the layer, and for the first one the graph; each worker loads them once."""
+        if self._graph is None:
+            self._graph = self._ray.put(parts.partitions)
+        layer = self._ray.put((parts.layer, parts.rows, parts.memory, parts.variant))
+        self._parts = [self._graph, layer]
 
     def start(self, first: int, last: int) -> None:
         """Starts a task."""
@@ -122,12 +127,21 @@ class _OnRay:
 
 
 def _perform(parts: list[Any], first: int, last: int) -> PartRows:
-    return _loaded(parts[0])(first, last)
+    found = _layer_parts(*parts)
+    return found.run(first, last, partial(found.read, first, last))
 
 
 @lru_cache(maxsize=1)
-def _loaded(parts: Any) -> LayerParts:
+def _layer_parts(graph: Any, layer: Any) -> LayerParts:
     import ray
 
-    found: LayerParts = ray.get(parts)
+    compiled, rows, memory, variant = ray.get(layer)
+    return LayerParts(compiled, _partitions(graph), rows, memory, variant)
+
+
+@lru_cache(maxsize=1)
+def _partitions(graph: Any) -> Partitions:
+    import ray
+
+    found: Partitions = ray.get(graph)
     return found

@@ -15,7 +15,7 @@ from hetune.variants.graph.index import GraphIndex, RelationStats
 from hetune.variants.graph.part import GraphPart, part_of
 from hetune.variants.runtime.domain import RelationSides
 
-RANGE = 1 << 15
+RANGE = 1 << 13
 """Edges and nodes of a range: so few that runs can put as many together as memory allows."""
 
 

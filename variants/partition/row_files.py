@@ -107,7 +107,7 @@ class RowWriter:
         return found
 
     def write(self, first: int, rows: np.ndarray) -> str:
-        """Writes rows from the row `first` on, waits until the disk has them, gives their digest.
+        """Writes rows from the row `first` on, and gives their digest.
 
         Raises:
             PartitionError: They cannot be written.
@@ -116,9 +116,17 @@ class RowWriter:
         with writing(self.path):
             self._file.seek(self._first + 4 * first * self._shape[1])
             self._file.write(content.data)
+        return digest_of(content)
+
+    def sync(self) -> None:
+        """Waits until the disk has what was written.
+
+        Raises:
+            PartitionError: It has no room.
+        """
+        with writing(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())
-        return digest_of(content)
 
     def __enter__(self) -> Self:
         return self

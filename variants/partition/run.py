@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
@@ -32,6 +33,9 @@ from hetune.variants.runtime.compiled import CompiledLayer
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the edges that are done and those of all layers."""
 
+EVERY = 1.0
+"""Seconds of work that a crash may cost: so often the disk is waited for."""
+
 
 def run_partitions(
     model: CompiledLayer | Sequence[CompiledLayer | RowFunction],
@@ -57,7 +61,8 @@ def run_partitions(
         graph: The whole graph, or its partitions, which may be on the disk.
         features: Rows of all nodes, [N, width].
         out: The `.npy` file to write, float32 [N, width of the result].
-        memory: Most bytes that a part may take, beside its rows in files and the process itself.
+        memory: Most bytes that a part, and what is read of the next one meanwhile, may take, beside
+            rows in files and the process itself.
         variant: Id of the variant to run on all parts.
         progress: Told how far it is.
 
@@ -70,7 +75,8 @@ def run_partitions(
         PartitionError: A file cannot be written, or another process is writing it.
         VariantError: There is no such variant.
     """
-    return run_on(InOrder(), model, graph, features, out, memory, variant, progress)
+    with InOrder() as executor:
+        return run_on(executor, model, graph, features, out, memory, variant, progress)
 
 
 def run_on(
@@ -129,16 +135,27 @@ class _LayerRun:
     journal: Journal
     share: float = 0.8
     """Of the memory that a part is planned for; less where some did not fit."""
+    written: list[FinishedPart] = field(default_factory=list)
+    """Parts that the disk may not have yet."""
+    due: float = 0.0
+    """When it is to have them, by the monotonic clock."""
 
     def perform(self, executor: Executor, progress: _Progress) -> None:
         """Computes the rows that are not written yet."""
-        starts, bounds = self.parts.partitions.starts, self.parts.partitions.bounds
-        gaps, running = self._gaps(progress), dict[tuple[int, int], float]()
+        gaps = self._gaps(progress)
         executor.begin(self.parts)
+        try:
+            self._fill(gaps, executor, progress)
+        finally:
+            self._commit()
+
+    def _fill(self, gaps: list[tuple[int, int]], executor: Executor, progress: _Progress) -> None:
+        starts, bounds = self.parts.partitions.starts, self.parts.partitions.bounds
+        running = dict[tuple[int, int], float]()
         while gaps or running:
             while gaps and len(running) < executor.slots:
                 first, stop = gaps.pop()
-                last = self._last(first, stop, executor.slots)
+                last = self._last(first, stop, executor.least)
                 if last < stop:
                     gaps.append((last, stop))
                 executor.start(first, last)
@@ -152,8 +169,17 @@ class _LayerRun:
                 continue
             low, high = int(bounds[first]), int(bounds[last])
             digest = self.writer.write(low, found[0])
-            self.journal.add(FinishedPart(self.number, low, high, digest, found[1]))
+            self.written.append(FinishedPart(self.number, low, high, digest, found[1]))
             progress.add(int(starts[last] - starts[first]))
+            if time.monotonic() >= self.due:
+                self._commit()
+
+    def _commit(self) -> None:
+        """Notes what is written, once the disk has it."""
+        if self.written:
+            self.writer.sync()
+            self.journal.add(self.written)
+        self.written, self.due = [], time.monotonic() + EVERY
 
     def _gaps(self, progress: _Progress) -> list[tuple[int, int]]:
         """Ranges whose rows are not there as the journal says, descending."""
@@ -169,13 +195,10 @@ class _LayerRun:
         gaps += [(first, len(bounds) - 1)] if first < len(bounds) - 1 else []
         return gaps[::-1]
 
-    def _last(self, first: int, stop: int, slots: int) -> int:
-        """The end of the ranges that run together with the first one: as many as should fit.
-
-        Where several run at once, a layer has some parts for each.
-        """
+    def _last(self, first: int, stop: int, least: int) -> int:
+        """The end of the ranges that run together with the first one: as many as should fit."""
         starts, last = self.parts.partitions.starts, first + 1
-        most = self.parts.partitions.num_edges // (1 if slots == 1 else 2 * slots)
+        most = self.parts.partitions.num_edges // least
         while (
             last < stop
             and starts[last + 1] - starts[first] <= most

@@ -37,8 +37,9 @@ from hetune.variants.runtime.size_choices import SizeChoices
 from hetune.variants.runtime.sparse_features import SparseFeatures, without_products
 from hetune.variants.runtime.thread_watch import HELD_UP, SHORT_SECONDS, ThreadWatch
 
-_EXECUTABLES = GraphSlot[tuple[str, str], Executable]()
-_USES = GraphSlot[None, LayerUse]()
+_EXECUTABLES = GraphSlot[tuple[str, str], Executable](by_counts=True)
+"""They bind arrays; what these are made of is kept by indexes and in other slots."""
+_USES = GraphSlot[None, LayerUse](by_counts=True)
 _SPARSE = GraphSlot[str, SparseFeatures]()
 
 
@@ -126,8 +127,11 @@ class LayerRunner:
     def _of_size(
         self, variants: Mapping[str, Variant], graph: HeteroGraph, policy: Policy
     ) -> Variant:
-        found = self._sizes.id_of(tuple(variants.values()), graph, policy)
-        return self.named(found, variants, graph, policy)
+        given = tuple(variants.values())
+        try:
+            return self.named(self._sizes.id_of(given, graph, policy), variants, graph, policy)
+        except MemoryLimitError:
+            return variants[policy.choice(given, graph).id]
 
     def at_hand(self, variant: Variant) -> Variant | None:
         """The variant, or the one that ran last, on whatever graph, if it was never compiled."""

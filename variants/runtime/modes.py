@@ -27,6 +27,16 @@ def transform() -> str | None:
     return None
 
 
+def is_plain(device: str) -> bool:
+    """Whether nothing is at work, neither gradients nor autocast on a kind of device."""
+    return (
+        not _records_gradients()
+        and transform() is None
+        and forward_ad._current_level < 0
+        and not torch.is_autocast_enabled(device)
+    )
+
+
 def needs_gradients(tensors: Callable[[], Iterable[Tensor]]) -> bool:
     """Whether gradients by some tensors may be asked for.
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
 
 from hetune.variants.errors import InputError
+from hetune.variants.frontend.kge.batch import check_triples
+from hetune.variants.runtime.known_triples import KnownTriples, as_triples, check_entities
 from hetune.variants.runtime.pair_products import row_blocks
 
 _SIDES = ("head", "tail")
 _TIES = ("realistic", "optimistic", "pessimistic")
 MEMORY_LIMIT = 1 << 28
 """Bytes, by default."""
-_BYTES_A_SCORE = 16
+BYTES_A_SCORE = 16
 """A score, and what it is made of."""
 
 
@@ -44,6 +47,76 @@ class Ranking:
     mrr: float
     mr: float
     hits: Mapping[int, float]
+
+    @classmethod
+    def of(cls, ranks: Mapping[str, Tensor], k: Iterable[int]) -> Self:
+        """The means of ranks by side, and hits up to each of `k`."""
+        found = torch.cat(list(ranks.values()))
+        hits = {most: float((found <= most).double().mean()) for most in k}
+        return cls(ranks, float((1 / found).mean()), float(found.mean()), hits)
+
+
+@dataclass(frozen=True, slots=True)
+class TopEntities:
+    """Entities by their scores, the best first.
+
+    Attributes:
+        entities: int64 [B, k]; -1 where a query has no more.
+        scores: Float [B, k]; minus infinity there.
+    """
+
+    entities: Tensor
+    scores: Tensor
+
+
+def top_k(
+    scores: AllScores,
+    nodes: Tensor,
+    rels: Tensor,
+    *,
+    k: int = 10,
+    side: str = "tail",
+    known: Tensor | None = None,
+    memory_limit: int = MEMORY_LIMIT,
+    progress: Callable[[int, int], None] | None = None,
+    **tables: Any,
+) -> TopEntities:
+    """The entities that score best as tails, or as heads.
+
+    Args:
+        scores: As of `rank`.
+        nodes: Numbers of the entities at the other side, integers [B].
+        rels: Numbers of relations, integers [B].
+        k: How many for each query; all if there are fewer entities.
+        side: "head" or "tail".
+        known: As of `rank`: triples that are left out.
+        memory_limit: Bytes that scores and what they are compared with may take.
+        progress: Called before each batch with how many queries are done, and how many there are.
+        **tables: Passed on to ``all``.
+
+    Raises:
+        InputError: Arguments do not fit, or a score is not a number.
+    """
+    _check_options((side,), (k,), _TIES[0])
+    check_triples(nodes, rels, nodes)
+    known = torch.empty(0, 3) if known is None else as_triples("known", known)
+    queries = _Queries(scores, tables, side, known.long().to(nodes.device))
+    nodes, rels = nodes.long(), rels.long()
+    if not len(nodes):
+        return TopEntities(nodes.new_empty((0, k)), torch.empty(0, k, device=nodes.device))
+    count = queries.num_entities(nodes[:1], rels[:1])
+    found = torch.empty(len(nodes), min(k, count), device=nodes.device)
+    best, done = torch.empty_like(found, dtype=torch.int64), 0
+    for rows in _batches(rels, count, memory_limit):
+        if progress is not None:
+            progress(done, len(nodes))
+        given = queries.scores(nodes[rows], rels[rows])
+        lowest = given.new_tensor(-math.inf)
+        given = given.index_put(queries.known.entities(nodes[rows], rels[rows]), lowest)
+        found[rows], best[rows] = given.topk(min(k, count))
+        done += len(rows)
+    best[found == -math.inf] = -1
+    return TopEntities(best, found)
 
 
 def rank(
@@ -77,108 +150,78 @@ def rank(
         InputError: There are no triples, or they do not fit; or a score is not a number.
     """
     _check_options(sides, k, ties)
-    triples = _as_triples("triples", triples)
+    triples = as_triples("triples", triples)
     if not len(triples):
         raise InputError("there are no triples to rank: give one at least")
-    others = _as_triples("known", known) if known is not None else triples[:0]
+    others = as_triples("known", known) if known is not None else triples[:0]
     ranks = {}
     for i, side in enumerate(sides):
-        ranker = _SideRanker(scores, tables, side, ties, others.to(triples.device))
+        queries = _Queries(scores, tables, side, others.to(triples.device))
+        target = triples[:, queries.known.target]
+        nodes, rels = triples[:, queries.known.fixed], triples[:, 1]
         done = i * len(triples)
         ranks[side] = torch.empty(len(triples), dtype=torch.float64)
-        count = ranker.num_entities(triples)
-        order = triples[:, 1].argsort(stable=True)  # what depends on a relation is made once
-        size = max(1, memory_limit // (_BYTES_A_SCORE * count))
-        for rows in torch.split(order, size):
-            ranks[side][rows.cpu()] = ranker.ranks(triples[rows]).cpu()
+        count = queries.num_entities(nodes[:1], rels[:1])
+        check_entities("triples", triples, count)
+        for rows in _batches(rels, count, memory_limit):
+            found = queries.ranks(nodes[rows], rels[rows], target[rows], ties)
+            ranks[side][rows.cpu()] = found.cpu()
             done += len(rows)
             if progress is not None:
                 progress(done, len(triples) * len(sides))
-    found = torch.cat(list(ranks.values()))
-    hits = {most: float((found <= most).double().mean()) for most in k}
-    return Ranking(ranks, float((1 / found).mean()), float(found.mean()), hits)
+    return Ranking.of(ranks, k)
 
 
-class _SideRanker:
-    """Ranks entities at one side of triples."""
+class _Queries:
+    """What asks for entities at one side of triples."""
 
     def __init__(
-        self, scores: AllScores, tables: Mapping[str, Any], side: str, ties: str, known: Tensor
+        self, scores: AllScores, tables: Mapping[str, Any], side: str, known: Tensor
     ) -> None:
-        self._scores, self._tables, self._side, self._ties = scores, tables, side, ties
-        self._fixed, self._target = (0, 2) if side == "tail" else (2, 0)
-        self._known = known
+        self._scores, self._tables, self._side = scores, tables, side
+        self._triples, self.known = known, KnownTriples(known, side)
 
-    def num_entities(self, triples: Tensor) -> int:
-        """How many there are; afterwards the true triples of a query are known."""
-        count = self._all(torch.zeros_like(triples[:1])).shape[1]
-        for name, given in (("triples", triples), ("known", self._known)):
-            wrong = ((given < 0) | (given[:, [0, 0, 2]] >= count)).any(1).nonzero()
-            if len(wrong):
-                at = int(wrong[0])
-                raise InputError(
-                    f"{name}[{at}] is {given[at].tolist()}: there are {count} entities, numbered "
-                    "from 0"
-                )
-        self._stride = 1 + int(torch.cat((triples, self._known))[:, 1].max())
-        known = self._known[self._known[:, self._target].argsort()]
-        keys = self._keys(known)
-        order = keys.argsort(stable=True)
-        keys, entities = keys[order], known[order, self._target]
-        is_new = torch.ones_like(keys, dtype=torch.bool)
-        is_new[1:] = (keys[1:] != keys[:-1]) | (entities[1:] != entities[:-1])
-        self._true_keys, self._true_entities = keys[is_new], entities[is_new]
+    def num_entities(self, nodes: Tensor, rels: Tensor) -> int:
+        """How many there are, by the scores of a query that need not be one; checks known ones."""
+        count = self.scores(torch.zeros_like(nodes), torch.zeros_like(rels)).shape[1]
+        check_entities("known", self._triples, count)
         return count
 
-    def ranks(self, triples: Tensor) -> Tensor:
+    def ranks(self, nodes: Tensor, rels: Tensor, target: Tensor, ties: str) -> Tensor:
         """Float64 [B]."""
-        found, target = self._all(triples), triples[:, self._target]
-        if found.amax(1).isnan().any():
-            raise InputError("a score is not a number: ranks need numbers")
+        found = self.scores(nodes, rels)
         true = found.gather(1, target[:, None])
         above, equal = torch.empty_like(target), torch.empty_like(target)
         for block in row_blocks((found,), found.shape):
             above[block] = (found[block] > true[block]).sum(1)
             equal[block] = (found[block] == true[block]).sum(1) - 1
-        row, entity = self._true_others(triples)
+        row, entity = self.known.entities(nodes, rels)
+        is_other = entity != target[row]
+        row, entity = row[is_other], entity[is_other]
         other, own = found[row, entity], true[row, 0]
-        above -= torch.bincount(row[other > own], minlength=len(triples))
-        equal -= torch.bincount(row[other == own], minlength=len(triples))
-        share = {"optimistic": 0.0, "realistic": 0.5, "pessimistic": 1.0}[self._ties]
+        above -= torch.bincount(row[other > own], minlength=len(target))
+        equal -= torch.bincount(row[other == own], minlength=len(target))
+        share = {"optimistic": 0.0, "realistic": 0.5, "pessimistic": 1.0}[ties]
         return 1 + above.double() + share * equal
 
-    def _true_others(self, triples: Tensor) -> tuple[Tensor, Tensor]:
-        """Which of the triples have which other true entities."""
-        keys = self._keys(triples)
-        start = torch.searchsorted(self._true_keys, keys)
-        counts = torch.searchsorted(self._true_keys, keys, right=True) - start
-        row = torch.arange(len(keys), device=keys.device).repeat_interleave(counts)
-        first = start - (counts.cumsum(0) - counts)
-        entity = self._true_entities[torch.arange(len(row), device=keys.device) + first[row]]
-        is_other = entity != triples[row, self._target]
-        return row[is_other], entity[is_other]
-
-    def _keys(self, triples: Tensor) -> Tensor:
-        return triples[:, self._fixed] * self._stride + triples[:, 1]
-
     @torch.no_grad()
-    def _all(self, triples: Tensor) -> Tensor:
-        nodes = triples[:, self._fixed]
-        found = self._scores.all(nodes, triples[:, 1], side=self._side, **self._tables)
-        if found.dim() != 2 or len(found) != len(triples):
+    def scores(self, nodes: Tensor, rels: Tensor) -> Tensor:
+        """[B, N]."""
+        found = self._scores.all(nodes, rels, side=self._side, **self._tables)
+        if found.dim() != 2 or len(found) != len(nodes):
             raise InputError(
-                f"scores of {len(triples)} queries have the shape {list(found.shape)}: `all` gives "
+                f"scores of {len(nodes)} queries have the shape {list(found.shape)}: `all` gives "
                 "a row of scores for each"
             )
+        if found.numel() and found.amax(1).isnan().any():
+            raise InputError("a score is not a number: ranks need numbers")
         return found
 
 
-def _as_triples(name: str, given: Tensor) -> Tensor:
-    if not isinstance(given, Tensor):
-        raise InputError(f"{name} is a {type(given).__name__}: give a tensor of integers [M, 3]")
-    if given.dim() != 2 or given.shape[1] != 3 or given.is_floating_point():
-        raise InputError(f"{name} is {given.dtype} {list(given.shape)}: give integers [M, 3]")
-    return given.long()
+def _batches(rels: Tensor, num_entities: int, memory_limit: int) -> tuple[Tensor, ...]:
+    """Queries to be scored at a time: what depends on a relation is made once."""
+    order = rels.argsort(stable=True)
+    return torch.split(order, max(1, memory_limit // (BYTES_A_SCORE * num_entities)))
 
 
 def _check_options(sides: Sequence[str], k: Sequence[int], ties: str) -> None:

@@ -33,6 +33,8 @@ class ScoreModel:
             relations [R, *row shape], or shared [1, *row shape].
 
     Attributes:
+        program: What is computed.
+        tables: By name.
         num_entities: N.
         num_relations: R; None where the score reads no relations.
 
@@ -66,7 +68,7 @@ class ScoreModel:
             raise InputError("the tables have several dtypes: give one")
         if Space.NODE not in counts:
             raise InputError("the score reads no entity: give it a table of nodes")
-        self._program, self._tables = program, dict(tables)
+        self.program, self.tables = program, dict(tables)
         self._scores = CandidateScores(program)
         self.num_entities, self.num_relations = counts[Space.NODE], counts.get(Space.ETYPE)
 
@@ -85,7 +87,7 @@ class ScoreModel:
             InputError: There is no such side, entity or relation.
         """
         check_queries(nodes, rels, side, self.num_entities, self.num_relations)
-        return self._scores.of_all(self._tables, nodes.long(), rels.long(), side)
+        return self._scores.of_all(self.tables, nodes.long(), rels.long(), side)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a `.safetensors` file with the tables, and the program in its metadata."""
@@ -93,10 +95,10 @@ class ScoreModel:
 
         tables = {
             name: table.detach().clone(memory_format=torch.contiguous_format)
-            for name, table in self._tables.items()
+            for name, table in self.tables.items()
         }
         atomic_files.write_atomically(
-            Path(path), save(tables, {_PROGRAM: show(self._program)}), _READABLE
+            Path(path), save(tables, {_PROGRAM: show(self.program)}), _READABLE
         )
 
     @classmethod

@@ -43,14 +43,14 @@ class SizeChoices:
         return replace(policy, dynamic=True)
 
     def id_of(self, variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy) -> str:
-        """What runs on a graph: what was chosen for the first one of its size.
+        """What runs on a graph: what was chosen for the first one of its size and about its limit.
+
+        It need not fit the limit, where there is one.
 
         Raises:
             MemoryLimitError: No variant fits the limit.
         """
-        if policy.memory_limit is not None:  # which may be met by one graph of a size alone
-            return policy.choice(variants, graph).id
-        key = _size(graph)
+        key = *_size(graph), (policy.memory_limit or 0).bit_length()
         if key not in self._ids:
             self._ids[key] = policy.choice(variants, graph).id
         return self._ids[key]
@@ -61,4 +61,5 @@ class SizeChoices:
 
 
 def _size(graph: HeteroGraph) -> tuple[int, ...]:
-    return graph.num_nodes.bit_length(), graph.num_edges.bit_length(), kernel_threads()
+    counts = graph.num_nodes, graph.num_targets, graph.num_edges
+    return *(count.bit_length() for count in counts), kernel_threads()

@@ -32,7 +32,7 @@ from hetune.variants.runtime.gradients import GradientRunner, gradient_runner
 from hetune.variants.runtime.modes import needs_gradients
 
 Forward = Callable[[Mapping[str, Tensor]], tuple[Tensor, ...]]
-"""A program's results, by its features and constants."""
+"""A program's results, by its features and constants, and perhaps its weights."""
 
 
 class Training:
@@ -197,7 +197,7 @@ class _Operator(torch.autograd.Function):
         ctx.save_for_backward(*map(values.__getitem__, ctx.saved))
         ctx.call, ctx.shapes = backward, tuple(tensor.shape for tensor in given)
         masks = backward.masks.rows()
-        return forward({**backward.constants, **values, **masks})  # it has its own weights
+        return forward({**backward.constants, **values, **masks})
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:

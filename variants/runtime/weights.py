@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from torch import Tensor
 
@@ -15,8 +16,10 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import synchronize
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.runtime.float32_range import fits
+from hetune.variants.runtime.plan_facts import facts_of
 from hetune.variants.runtime.plan_inputs import TypesRead, weights_of
 
+_NONE: Mapping[str, Tensor] = MappingProxyType({})
 _OTHER_ORDERS = 16
 """Most weights that are kept for graphs with types in another order than the layer's."""
 
@@ -44,7 +47,12 @@ class WeightCache:
         self._reads: dict[int, TypesRead] = {}
 
     def weights(
-        self, plan: Plan, adapter: Adapter, graph: HeteroGraph, edges: object = None
+        self,
+        plan: Plan,
+        adapter: Adapter,
+        graph: HeteroGraph,
+        edges: object = None,
+        given: Mapping[str, Tensor] = _NONE,
     ) -> Weights:
         """What a plan reads on a graph.
 
@@ -53,6 +61,9 @@ class WeightCache:
             adapter: Of the module.
             graph: What is run on.
             edges: What the call gave: a graph whose types are to be found in the module's.
+            given: The program's weights, perhaps: a step of training has them, and writes to the
+                parameters afterwards. A GPU is not waited for then, which telling whether they fit,
+                and keeping them for other streams, would do.
 
         Raises:
             InputError: The module is not on the graph's device.
@@ -71,8 +82,15 @@ class WeightCache:
         known = self._kept.get(key)
         if known is not None and known.version is version:
             return known
-        values = order.weights(adapter.program, adapter.weights())
+        names = [param.name for param in facts_of(plan).weights]
+        is_given = bool(names) and given.keys() >= set(names)
+        if is_given:
+            values = {name: given[name] for name in names}
+        else:
+            values = order.weights(adapter.program, adapter.weights())
         tensors = weights_of(plan, values, graph)
+        if is_given and graph.device.type != "cpu":
+            return Weights(version, tensors, True)
         made = Weights(version, tensors, fits(tensors, values))
         if synchronize(graph.device):
             now = {k: kept for k, kept in self._kept.items() if kept.version is version}

@@ -20,6 +20,7 @@ from hetune.service.core.models.engine import Engine
 from hetune.service.core.models.epilogue import Epilogue
 from hetune.service.core.models.program_limits import CompileTime, check_kernels
 from hetune.service.core.models.stack import epilogues_of, modules_of
+from hetune.service.core.models.triple_scores import score_model_of
 from hetune.service.core.models.wiring import Wiring, wiring_of
 from hetune.service.core.storage.cache import BytesCache
 from hetune.service.core.storage.folder import Folder
@@ -35,6 +36,7 @@ from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.frontend.program_layer import ProgramLayer
 from hetune.variants.program.canonical import digest
 from hetune.variants.runtime.compiled import CompiledLayer
+from hetune.variants.runtime.score_model import ScoreModel
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 LATEST = 2**31 - 1
@@ -58,6 +60,7 @@ class Model:
         nbytes: Of its weights.
         wiring: What layers read and give.
         tables: Inputs that belong to the model, by name, float32 [nodes, width].
+        scores: The model itself, on the host, if it scores triples; else None.
         compiling: How long its kernels took to compile.
     """
 
@@ -72,6 +75,7 @@ class Model:
     nbytes: int
     wiring: Wiring
     tables: Mapping[str, Tensor]
+    scores: ScoreModel | None
     compiling: CompileTime
 
 
@@ -172,6 +176,7 @@ class ModelStore:
             nbytes=nbytes,
             wiring=wiring_of(description, [module.program() for module in modules]),
             tables={name: weights[f"tables.{name}"] for name in description.tables},
+            scores=score_model_of(description, modules[0].program(), weights),
             compiling=CompileTime(),
         )
 

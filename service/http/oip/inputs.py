@@ -39,8 +39,10 @@ def inputs_of(
     description: ModelDescription,
     limits: ServiceLimits,
     stored: FeatureStore,
-) -> tuple[HeteroGraph | str, Features]:
+) -> tuple[HeteroGraph | str, Features | None]:
     """A graph, or the id of one that is kept; and features, by node type if the tensors are.
+
+    There are none where the model has them.
 
     Args:
         asked: The request.
@@ -65,15 +67,16 @@ def inputs_of(
         raise MalformedError(
             "there are tensors with types in their names, and without: give one form"
         )
-    if not any(what == "x" for what, _ in given):
+    count = description.tables.get("x")
+    if count is None and not any(what == "x" for what, _ in given):
         raise MalformedError("the features are missing: give x, or x/<node type> for each")
-    features: Features
+    features: Features | None
     if typed:
         features = {types[0]: tensor for (what, types), tensor in typed.items() if what == "x"}
     else:
-        features = flat["x"]
+        features = flat.get("x")
     for rows in features.values() if isinstance(features, Mapping) else (features,):
-        if rows.dim() != 2:
+        if rows is not None and rows.dim() != 2:
             raise InputError(f"features have the shape {list(rows.shape)}: give [nodes, width]")
     if asked.graph_id is not None:
         if any(what not in _BESIDE for what, _ in given):
@@ -81,7 +84,8 @@ def inputs_of(
         return asked.graph_id, features
     if isinstance(features, Mapping):
         return _typed_graph(typed, features, description, limits), features
-    return _flat_graph(flat, features.shape[0], description, limits), features
+    nodes = count or 0 if features is None else len(features)
+    return _flat_graph(flat, nodes, description, limits), features
 
 
 def _stored(asked: ProtocolRequest, name: str, stored: FeatureStore) -> tuple[str, Features]:
@@ -92,7 +96,7 @@ def _stored(asked: ProtocolRequest, name: str, stored: FeatureStore) -> tuple[st
     return asked.graph_id, stored.get(asked.graph_id, name)
 
 
-def nodes_of(asked: ProtocolRequest, features: Features) -> Nodes | None:
+def nodes_of(asked: ProtocolRequest, features: Features | None) -> Nodes | None:
     """Whose rows to give; None for all.
 
     By node type these are of the types whose outputs are asked for; if none are, of those that

@@ -55,8 +55,9 @@ def config_of(name: str, description: ModelDescription) -> ModelConfig:
 def _inputs(description: ModelDescription) -> tuple[TensorMetadata, ...]:
     width = description.in_channels
     if description.metadata is None:
+        x = () if "x" in description.tables else (_tensor("x", FEATURES, _ANY, width),)
         return (
-            _tensor("x", FEATURES, _ANY, width),
+            *x,
             _tensor("edge_index", IDS, 2, _ANY),
             _tensor("edge_type", IDS, _ANY),
             _tensor("nodes", IDS, _ANY),

@@ -230,14 +230,14 @@ def read_infer(media: Media, body: Content, limits: ServiceLimits) -> InferReque
         }
         return InferRequest(
             document.model_copy(update=dropped),
-            _graph_in(document.graph, limits),
+            graph_in(document.graph, limits),
             given,
             {name: torch.from_numpy(_floats(name, rows)) for name, rows in document.inputs.items()},
             _nodes(document.nodes),
         )
     message = unpack(body)
     header = parse(InferHeader, message.document)
-    graph = _contained(header.graph, message.group("graph"), limits)
+    graph = contained_graph(header.graph, message.group("graph"), limits)
     for name in message.tensors:
         if name.partition("/")[0] not in _TENSORS:
             named = ", ".join(_TENSORS)
@@ -264,10 +264,10 @@ def read_select(
     """
     if media is Media.JSON:
         document = parse(SelectDocument, bytes(body))
-        return document, _graph_in(document.graph, limits)
+        return document, graph_in(document.graph, limits)
     message = unpack(body)
     header = parse(SelectHeader, message.document)
-    return header, _contained(header.graph, message.group("graph"), limits)
+    return header, contained_graph(header.graph, message.group("graph"), limits)
 
 
 def _check_one(features: object, x: object) -> None:
@@ -275,16 +275,29 @@ def _check_one(features: object, x: object) -> None:
         raise MalformedError("there are both x and features: give one")
 
 
-def _graph_in(graph: str | GraphHeader, limits: ServiceLimits) -> HeteroGraph | str:
+def graph_in(graph: str | GraphHeader, limits: ServiceLimits) -> HeteroGraph | str:
+    """The graph of a document, or the id of one that is kept.
+
+    Raises:
+        TooLargeError: It is over a limit.
+        GraphError: It is none.
+    """
     if isinstance(graph, GraphDocument):
         return graph_of(graph, graph.arrays(limits), limits)
     assert isinstance(graph, str)
     return graph
 
 
-def _contained(
+def contained_graph(
     graph: str | GraphHeader, arrays: Tensor | dict[str, Tensor] | None, limits: ServiceLimits
 ) -> HeteroGraph | str:
+    """The graph of a header and tensors, or the id of one that is kept.
+
+    Raises:
+        MalformedError: Tensors are missing, or there are some beside an id.
+        TooLargeError: It is over a limit.
+        GraphError: It is none.
+    """
     if isinstance(graph, str):
         if arrays is not None:
             raise MalformedError("there are tensors of a graph beside a graph's id: give one")

@@ -75,6 +75,8 @@ class BodyLowering:
         """What each such sum has too much, by the rounding of its last addition."""
         self.zeros: set[str] = set()
         """Values that are 0 in lanes without a row."""
+        self.lowest: set[str] = set()
+        """Values that are -inf there."""
         self.below: dict[str, list[str]] = {}
         """Of each running maximum, the sums below it."""
         self.helpers: set[str] = set()
@@ -120,6 +122,8 @@ class BodyLowering:
             case Init():
                 self._declare(stmt)
             case Update(name, value):
+                if name in self.below:
+                    self._mask(value)
                 self._update(name, self.values[value])
             case Write():
                 self._store(stmt)
@@ -141,14 +145,24 @@ class BodyLowering:
             self.lost[stmt.name] = lost = self.args.local(f"{stmt.name}_lost")
             self.blocks.emit(TritonLet(lost, f"tl.zeros_like({name})"))
 
+    def _mask(self, name: str) -> None:
+        """Make a score the lowest in lanes without a row, so that its exponential is 0 there."""
+        value, frame = self.values[name], self.blocks.inner
+        axes: tuple[Axis, ...] = (*frame.lanes, *row_axes(value.shape))
+        inside = TritonValue(frame.inside, (), frame.lanes).over(axes)
+        text = f"tl.where({inside}, {value.over(axes)}, {literal(REDUCTIONS['max'])})"
+        self._define(name, value.shape, axes, text)
+        self.lowest.add(self.values[name].text)
+
     def _update(self, name: str, value: TritonValue) -> None:
         """Add up the rows that there are; the lanes of others hold anything."""
         total, frame = self.values[name], self.blocks.inner
         axes: tuple[Axis, ...] = (*frame.lanes, *row_axes(total.shape))
         reduction = self.reductions[name]
         adds = reduction == "sum"
+        masked = self.zeros if adds else self.lowest if reduction == "max" else ()
         term = TritonValue(value.text, total.shape, value.axes).over(axes)
-        if len(self.blocks.frames) > 1 and not (adds and value.text in self.zeros):
+        if len(self.blocks.frames) > 1 and value.text not in masked:
             inside = TritonValue(frame.inside, (), frame.lanes).over(axes)
             neutral = literal(REDUCTIONS[reduction])
             term = f"tl.where({inside}, {term}, {neutral})"
@@ -264,10 +278,17 @@ class BodyLowering:
         if expr.fn in HELPERS:
             self.helpers.add(expr.fn)
         text = apply(expr.fn, tuple(arg.over(axes) for arg in args), expr.const)
+        tops = {self.values[top].text for top in self.below if top in self.values}
         self._define(name, shape, axes, text)
-        masked = [arg.text in self.zeros for arg in args]
-        if all(masked) and expr.fn in ("add", "sub", "mul", "scale"):
+        first, *others = (arg.text for arg in args)
+        keep_zeros = expr.fn in ("add", "sub", "mul", "scale")
+        is_lowest = first in self.lowest
+        if (keep_zeros and self.zeros.issuperset((first, *others))) or (
+            is_lowest and expr.fn == "exp"
+        ):
             self.zeros.add(self.values[name].text)
+        elif is_lowest and expr.fn == "sub" and tops.issuperset(others):
+            self.lowest.add(self.values[name].text)
 
     def _inner(self, name: str, expr: Inner) -> None:
         x, y = self.values[expr.x], self.values[expr.y]

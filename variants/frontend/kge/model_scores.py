@@ -9,7 +9,9 @@ from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
+from hetune.variants.frontend.kge.batch import check_ids
 from hetune.variants.frontend.kge.layer import RowPlace, ScoreArgument, ScoreLayer, ScoreOfRows
 from hetune.variants.frontend.kge.tables import ScoreTables
 from hetune.variants.frontend.tracing.python_state import PythonState
@@ -86,7 +88,13 @@ class ModelScores:
 
     def __call__(self, heads: Tensor, rels: Tensor, tails: Tensor) -> Tensor | None:
         """Scores [B] of triples, integers [B] each; None where they are left to the model."""
-        given = self._tables({RowPlace.HEAD: heads, RowPlace.RELATION: rels, RowPlace.TAIL: tails})
+        read: Tensor | None = None
+        if heads.dim() == tails.dim() == 1 and (count := self._num_sparse_entities()) is not None:
+            read, rows = _distinct(torch.cat((heads, tails)))
+            if len(read) and not 0 <= int(read[0]) <= int(read[-1]) < count:
+                check_ids((heads, rels, tails), count, None)
+            heads, tails = rows[: len(heads)], rows[len(heads) :]
+        given = self._tables(rels, read)
         tables = (*given.entities.values(), *given.weights.values())
         is_float32 = all(table.dtype is torch.float32 for table in tables)
         if self._is_left or not is_float32 or heads.dim() != 1 or not len(heads):
@@ -101,7 +109,7 @@ class ModelScores:
 
         None of a score that is no program, if that is left to the model.
         """
-        given = self._tables({})
+        given = self._tables()
         if self._candidates is None:
             self._candidates = self._compiler.candidates(self._score.function, given)
         if is_left and not self._candidates.is_program:
@@ -109,26 +117,50 @@ class ModelScores:
         found: Tensor = self._candidates.all(given, nodes, rels, side)
         return found
 
-    def _tables(self, ids: Mapping[RowPlace, Tensor]) -> ScoreTables:
-        """The tables of now; gradients of sparse ones have the rows that ids read, if any."""
+    def _num_sparse_entities(self) -> int | None:
+        """How many entities there are, if gradients by some of their rows are to be sparse."""
+        paths = (self._score.tables[name] for name in self._layer.entities)
+        parts: list[Any] = [self._score.model.get_submodule(path) for path in paths]
+        return len(parts[0].weight) if any(map(_is_sparse, parts)) else None
+
+    def _tables(self, rels: Tensor | None = None, read: Tensor | None = None) -> ScoreTables:
+        """The tables of now; of entities only rows that are read, where some are sparse.
+
+        Args:
+            rels: Relations whose rows are read; gradients of sparse tables have no others.
+            read: Entities whose rows are read; None for all.
+        """
         if self._state.change() is not None:
             self._renew()
         score, tables = self._score, dict[str, Tensor]()
         for name, path in score.tables.items():
             embedding: Any = score.model.get_submodule(path)
             table: Tensor = embedding.weight
-            if ids and embedding.sparse and table.requires_grad and torch.is_grad_enabled():
-                read = torch.cat([ids[place] for used, place in score.uses if used == name])
-                rows: Tensor = read.unique()  # type: ignore[no-untyped-call]
-                table = _SparseGradient.apply(table, rows)  # type: ignore[no-untyped-call]
-            shape = score.shapes.get(name, table.shape[1:])
+            is_sparse, shape = _is_sparse(embedding), score.shapes.get(name, table.shape[1:])
+            if read is not None and name in self._layer.entities:
+                table = functional.embedding(read, table, sparse=is_sparse)
+            elif rels is not None and is_sparse:
+                given = table, _distinct(rels)[0]
+                table = _SparseGradient.apply(*given)  # type: ignore[no-untyped-call]
             tables[name] = table if shape == table.shape[1:] else table.view(-1, *shape)
         entities = {name: tables.pop(name) for name in self._layer.entities}
         return ScoreTables(self._layer.arguments, entities, tables, {})
 
 
+def _distinct(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """The numbers in ids, ascending, and where each of the ids is among them."""
+    found: tuple[Tensor, Tensor] = ids.unique(return_inverse=True)  # type: ignore[no-untyped-call]
+    return found
+
+
+def _is_sparse(embedding: Any) -> bool:
+    """Whether its gradient is to have the rows alone that were read."""
+    wanted: bool = embedding.sparse and embedding.weight.requires_grad
+    return wanted and torch.is_grad_enabled()
+
+
 class _SparseGradient(torch.autograd.Function):
-    """A table, whose gradient has only the rows that were read."""
+    """A table of relations, whose gradient has only the rows that were read."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, ids: Tensor) -> Tensor:

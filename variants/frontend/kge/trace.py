@@ -129,7 +129,7 @@ class _RandomTriples:
 def _traced(layer: ScoreLayer, triples: _RandomTriples) -> TracedScore:
     recorder = ProgramRecorder(Tape({}, triples.entities, triples.count))
     recorder.counts[Space.EDGE] = triples.count
-    values = TripleValues(Interpreter(recorder, triples.count, {}))
+    values = TripleValues(Interpreter(recorder, triples.count, {}, torch.device("cpu")))
     given = {
         (name, argument.place): triples.rows(name, argument.place)
         for argument in layer.arguments

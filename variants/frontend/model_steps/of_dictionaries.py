@@ -44,6 +44,12 @@ def trace_dictionaries(model: nn.Module, example: Sequence[Any]) -> ModelSteps:
     features = [param.name for param in traced.program.params if param.role == "feature"]
     if len(features) != 1:
         raise NotTraceable(f"it has {len(features)} dictionaries of features: one is served")
+    widths = {call.values[name].shape[1] for name in traced.rows[features[0]]}
+    if len(widths) > 1:
+        of_types = ", ".join(map(str, sorted(widths)))
+        raise NotTraceable(
+            f"types of nodes have {of_types} features: those of one width are served"
+        )
     weights = weights_of(traced, parameters_of(module.double()))
     step = ModelStep(traced.program, ("x",), "given", weights)
     edge_types = tuple(call.edge_types.values())

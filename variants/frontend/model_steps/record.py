@@ -69,7 +69,7 @@ class ModelRecorder:
         self._module, self._exact, self._drawn = module, exact, drawn
         edges = drawn.edge_index.shape[1]
         self.recorder = ProgramRecorder(Tape({}, drawn.num_nodes, edges))
-        self.interpreter = Interpreter(self.recorder, edges, drawn.values)
+        self.interpreter = Interpreter(self.recorder, edges, drawn.values, drawn.edge_index.device)
         self.starts: list[LayerStart] = []
         self.weights: dict[str, Tensor] = {}
         self.tables: dict[str, Tensor] = {}

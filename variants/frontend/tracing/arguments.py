@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
@@ -303,6 +304,21 @@ def as_plain(value: object) -> object:
     """The tensor that PyG's `EdgeIndex` or `Index` wraps, which counts the writes to it."""
     is_wrapped = isinstance(value, Tensor) and hasattr(value, "as_tensor")
     return value.as_tensor() if is_wrapped else value  # type: ignore[attr-defined]
+
+
+def of_one_width(parts: Sequence[Tensor], width: int | None = None) -> list[Tensor]:
+    """Rows [rows, at most width] with zeros after them; by default as wide as the widest."""
+    if width is None:
+        width = max(part.shape[-1] for part in parts)
+    return [
+        part if part.shape[-1] == width else pad(part, (0, width - part.shape[-1]))
+        for part in parts
+    ]
+
+
+def are_near(widths: Sequence[int]) -> bool:
+    """Whether rows of these widths are worth making as wide as the widest."""
+    return max(widths) * len(widths) <= 2 * sum(widths)
 
 
 HALVES = (torch.bfloat16, torch.float16)

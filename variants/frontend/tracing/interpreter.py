@@ -60,9 +60,14 @@ class Interpreter:
     """
 
     def __init__(
-        self, recorder: ProgramRecorder, num_edges: int, given: Mapping[str, object]
+        self,
+        recorder: ProgramRecorder,
+        num_edges: int,
+        given: Mapping[str, object],
+        device: torch.device,
     ) -> None:
         self.recorder, self.tape, self._num_edges = recorder, recorder.tape, num_edges
+        self._device = device
         self._tail, self.tape.dropped = TailArguments(recorder, given), self._dropped
         self.parts = NodeParts(recorder, self.symbol)
 
@@ -149,7 +154,7 @@ class Interpreter:
 
     def symbol(self, meaning: Meaning, like: Tensor) -> Symbol:
         """A symbol of a tensor's shape and dtype."""
-        device = torch.device("cpu") if like.device.type == "meta" else like.device
+        device = self._device if like.device.type == "meta" else like.device
         return symbol(meaning, tuple(like.shape), like.dtype, device, self)
 
     def counted_shape(self, of: Tensor) -> torch.Size:

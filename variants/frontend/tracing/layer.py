@@ -222,7 +222,7 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
     tape = Tape(of_graph, *counts)
     recorder = ProgramRecorder(tape)
     others = {name: value for name, value in given.items() if not arguments.is_of_graph(name)}
-    interpreter = Interpreter(recorder, arguments.num_edges, others)
+    interpreter = Interpreter(recorder, arguments.num_edges, others, arguments.device)
     with tape:
         arguments.declare(recorder)
     if arguments.edge_features:

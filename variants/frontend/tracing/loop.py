@@ -31,6 +31,8 @@ from hetune.variants.program.nodes import (
     with_operands,
 )
 
+_MOST_WAYS = 2
+"""Sums over some sets of edges, of which each reads all edges."""
 _MOST_ALONE = 4
 """Sets of edges of which each may be added up alone: that reads all edges."""
 
@@ -102,21 +104,19 @@ class TracedLoop(LoopTerms):
                 elif term != name:
                     others.append(term)
         read = {g for g in self._sets if names[self.node_types.index(self.ends[g][1])] is not None}
-        counts = {len(by_set[group]) for group in read}
-        if len(counts) != 1:
-            if len(names) > 1:
-                raise Unlike
+        if len(names) == 1 and len({len(by_set[group]) for group in read}) != 1:
             sums = [self._sum_of(term) for found in by_set.values() for term in found]
             return self._added([*sums, *self._rest(rest)])
-        if counts == {0} and not any(rest):
+        terms = [by_set[group] if group in read else None for group in self._sets]
+        columns = self._by_form(terms, self._form)
+        if sum(len(known(column)) < len(read) for column in columns) > _MOST_WAYS:
+            raise Unlike
+        if not columns and not any(rest):
             if any(map(self._is_reduced, some)):
                 raise Unlike
             return self._each(names)
-        columns = [
-            tuple(by_set[group][i] if group in read else None for group in self._sets)
-            for i in range(counts.pop())
-        ]
-        return self._added([*map(self._sum, columns), *self._rest(rest)])
+        sums = [self._sum(column, [group in read for group in self._sets]) for column in columns]
+        return self._added([*sums, *self._rest(rest)])
 
     def _each(self, names: Names) -> str:
         ops = self._alike(names)
@@ -126,14 +126,26 @@ class TracedLoop(LoopTerms):
     def _rest(self, terms: Sequence[list[str] | None]) -> list[str]:
         """Terms that are no sums over one set of edges."""
         each = [None if found is None else self._merged(found) for found in terms]
-        counts = {len(found) for found in each if found is not None}
-        if len(counts) > 1:
-            raise Unlike
-        columns = (
-            tuple(None if found is None else found[i] for found in each)
-            for i in range(counts.pop())
-        )
-        return [self.of_types(column) for column in columns]
+        return [
+            self._counted(self.of_types(column), column, [t is not None for t in each], Space.NTYPE)
+            for column in self._by_form(each, self._made_by)
+        ]
+
+    def _counted(
+        self, rows: str, names: Names, are_read: Sequence[bool], space: Space = Space.ETYPE
+    ) -> str:
+        """Rows of some types of edges or nodes; zeros for those that are read and have none.
+
+        Args:
+            rows: The program's value.
+            names: What it is for each type.
+            are_read: Whether each is read.
+            space: What there are types of.
+        """
+        if all(name is not None for name, is_read in zip(names, are_read, strict=True) if is_read):
+            return rows
+        counted = [fixed(torch.tensor(float(name is not None))) for name in names]
+        return self.emit(Map("mul", (self._stack(counted, (), space), rows)), "counted")
 
     def _added(self, names: list[str]) -> str:
         return functools.reduce(lambda x, y: self.emit(Map("add", (x, y)), "add"), names)
@@ -145,21 +157,20 @@ class TracedLoop(LoopTerms):
         (alone,) = self._sets_of(name)
         before, self._alone = self._alone, alone
         try:
-            return self._sum((name,) * len(self._sets))
+            return self._sum((name,) * len(self._sets), [True] * len(self._sets))
         finally:
             self._alone = before
 
-    def _sum(self, names: Names) -> str:
-        """The sum over all sets of what each has for its nodes."""
+    def _sum(self, names: Names, are_read: Sequence[bool]) -> str:
+        """The sum over all sets of what each has for its nodes, if it has something."""
         rows = self._summands(names)
         if rows is None:
             if not all(map(self._vanishes, known(names))):
                 raise Unlike
             rows = self._by_node(names, Space.DST_PAIR, End.DST)
         if self._alone is not None:
-            counted = [float(group == self._alone) for group in self._sets]
-            weight = self._stack([fixed(torch.tensor(each)) for each in counted], ())
-            rows = self.emit(Map("mul", (weight, rows)), "counted")
+            names = tuple(self._alone if group == self._alone else None for group in self._sets)
+        rows = self._counted(rows, names, are_read)
         return self.emit(Reduce(rows, Space.NODE, "sum", End.DST), "sum")
 
     def _summands(self, names: Names) -> str | None:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
+from hetune.variants.frontend.tracing.arguments import are_near
 from hetune.variants.frontend.tracing.dropout import TracedMask
 from hetune.variants.frontend.tracing.expressions import Expression, called
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder
 from hetune.variants.frontend.tracing.row_sets import EdgeSet
 from hetune.variants.program.builder import Builder
-from hetune.variants.program.nodes import Count, End, Map, Param, Space, Take, Type
+from hetune.variants.program.nodes import (
+    Count,
+    End,
+    Linear,
+    Map,
+    Op,
+    Param,
+    Space,
+    Take,
+    Type,
+)
 
 COPY = "#"
 """What names of types have a number after whose nodes are there once more."""
@@ -127,14 +138,25 @@ class LoopParams(Builder):
         parts = [by_type[kind.partition(COPY)[0]] for kind in self.node_types]
         if any(one not in (None, other) for one, other in zip(names, parts, strict=True)):
             raise Unlike
-        shapes = {self._old_types[part].shape for part in parts}
-        if len(shapes) > 1:
-            widths = ", ".join(str(math.prod(shape)) for shape in sorted(shapes))
-            raise Unlike(f"types of nodes have {widths} features: of one width they are a program")
+        widths = [self._old_types[part].width for part in parts]
+        if not are_near(widths):
+            of_types = ", ".join(map(str, sorted({*widths})))
+            raise Unlike(f"types of nodes have {of_types} features: of like widths they compile")
         if name not in self.given:
-            self._new_param(name, Type(Space.NODE, shapes.pop()), "feature")
+            self._new_param(name, Type(Space.NODE, (max(widths),)), "feature")
             self.rows[name] = tuple(parts)
         return name
+
+    def emit(self, op: Op, hint: str) -> str:
+        """As of `Builder`; rows that have zeros after them meet weights that have, too."""
+        if isinstance(op, Linear) and len(self.types[op.x].shape) == 1:
+            (inner,), shape = self.types[op.x].shape, self.types[op.w].shape
+            if shape[0] < inner and op.w in self.weights:
+                type_ = self.types[op.w].with_shape(inner, *shape[1:])
+                name = self._new_param(op.w, type_, "weight")
+                self.weights[name] = _padded(self.weights[op.w], -len(shape), inner - shape[0])
+                op = Linear(op.x, name)
+        return super().emit(op, hint)
 
     def _weight(self, names: Names, space: Space = Space.ETYPE) -> str:
         """The weight by type that has each set's, or each type's."""
@@ -142,11 +164,15 @@ class LoopParams(Builder):
         if len({*found}) == 1:
             return self._param(found[0])
         shapes = {self._old_types[name].shape for name in found}
+        weights = {name: w for name, w in self._recorder.weights.items() if name in found}
+        if len({shape[1:] for shape in shapes}) > 1 or len(weights) < len({*found}):
+            raise Unlike
         if len(shapes) > 1:
-            raise Unlike
-        weights = self._recorder.weights
-        if any(name not in weights for name in found):
-            raise Unlike
+            (most, *rest), *_ = sorted(shapes, reverse=True)
+            for name, weight in weights.items():
+                own = self._old_types[name].shape
+                weights[name] = _padded(weight, -len(own), most - own[0])
+            shapes = {(most, *rest)}
         unread = called(torch.zeros_like, (weights[found[0]],), {})
         each = [unread if name is None else weights[name] for name in names]
         return self._stack(each, shapes.pop(), space)
@@ -228,3 +254,8 @@ class LoopParams(Builder):
                     return None
         pairs = self.emit(Count(Space.DST_PAIR), "count")
         return self.emit(Map("reciprocal", (pairs,)), "share")
+
+
+def _padded(weight: Expression, axis: int, count: int) -> Expression:
+    """A weight with zeros at the end of an axis, from the back."""
+    return called(pad, (weight, (*(0, 0) * (-axis - 1), 0, count)), {}) if count else weight

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -135,6 +135,54 @@ class LoopTerms(LoopParams):
             ]
             found.append(alike[0] if name is None and len(alike) == 1 else name)
         return tuple(found)
+
+    def _by_form(
+        self, terms: Sequence[list[str] | None], form: Callable[[str], object]
+    ) -> list[Names]:
+        """Values that are made alike, one for each set of edges or type of nodes in each column.
+
+        Args:
+            terms: Values of each set or type; None where nobody reads them.
+            form: Equal for values that may be made alike.
+        """
+        counts = {len(found) for found in terms if found is not None}
+        if len(counts) == 1:
+            columns: list[Names] = [
+                tuple(None if found is None else found[i] for found in terms)
+                for i in range(counts.pop())
+            ]
+            if all(len({form(name) for name in known(column)}) == 1 for column in columns):
+                return columns
+        by_form: dict[object, list[list[str]]] = {}
+        for place, found in enumerate(terms):
+            for term in found or ():
+                by_form.setdefault(form(term), [[] for _ in terms])[place].append(term)
+        return [
+            tuple(found[i] if i < len(found) else None for found in alike)
+            for alike in by_form.values()
+            for i in range(max(map(len, alike)))
+        ]
+
+    def _form(self, name: str) -> object:
+        """Equal for values that are computed of edges in the same way, where they are added up."""
+        op, kind = self._old.get(name), self._old_types[name]
+        if op is None or _is_scale(op):
+            return kind.space if op is None else self._form(operands(op)[0])
+        if isinstance(op, Take) or (kind.space is not Space.EDGE and not self._depth(name)):
+            return _without_operands(op)
+        inner = (
+            x
+            for x in operands(op)
+            if self._old_types[x].space is Space.EDGE or self._depth(x) == self._depth(name)
+        )
+        return _without_operands(op), *map(self._form, inner)
+
+    def _made_by(self, name: str) -> object:
+        """The operator of a value, whatever its operands."""
+        op = self._old.get(name)
+        if op is None or _is_scale(op):
+            return self._old_types[name].space if op is None else self._made_by(operands(op)[0])
+        return _without_operands(op)
 
     def _terms(self, name: str) -> list[str]:
         """Values whose sum a value is."""

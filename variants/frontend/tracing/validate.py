@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hetune.variants.frontend.tracing.arguments import CallArguments
+from hetune.variants.frontend.tracing.arguments import CallArguments, of_one_width
 from hetune.variants.frontend.tracing.dropout import FixedDropout
 from hetune.variants.frontend.tracing.edge_module import original
 from hetune.variants.frontend.tracing.expressions import evaluate
@@ -162,7 +162,10 @@ def interpreted(traced: Traced, module: nn.Module, arguments: CallArguments) -> 
     parameters = live_parameters_of(module)
     given = arguments.values
     order, types = traced.order, traced.program.types
-    values = {name: torch.cat([given[n] for n in parts]) for name, parts in traced.rows.items()}
+    values = {
+        name: torch.cat(of_one_width([given[n] for n in parts]))
+        for name, parts in traced.rows.items()
+    }
     values |= {name: rows.double() for name, rows in traced.constants.items()}
     values |= weights_of(traced, parameters)
     for name, masks in traced.masks.items():

@@ -1,0 +1,96 @@
+"""Routes that compute something of a body, JSON or safetensors, and answer in either form."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from fastapi import Request, Response
+
+from hetune.service.core.formats.container import LENGTH_BYTES, MOST_HEADER, Content
+from hetune.service.core.formats.message import MEDIA_TYPE, Pieces
+from hetune.service.http.body import JSON_TYPE, Media, limit_of, media_of
+from hetune.service.http.dispatcher import Dispatcher
+from hetune.service.http.routes.requests import read_deadline
+from hetune.service.http.streaming_response import PiecesResponse
+from hetune.variants.errors import InputError
+
+BODIES = (Media.JSON, Media.SAFETENSORS)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """What a model is to do.
+
+    Attributes:
+        model: The model's name, or ``name@alias``.
+        media: What the body is.
+        body: The body.
+        answer: What to answer with.
+        arrived: When the request came, by `time.monotonic()`.
+    """
+
+    model: str
+    media: Media
+    body: Content
+    answer: Media
+    arrived: float
+
+    def deadline(self, seconds: float | None) -> float | None:
+        """The time of `time.monotonic()` that is so many seconds after the request came."""
+        return None if seconds is None else self.arrived + seconds
+
+
+def computing(
+    work: Dispatcher, compute: Callable[[ModelRequest], bytes | Pieces]
+) -> Callable[[Request], Awaitable[Response]]:
+    """What answers requests of a model by its name, with what is computed in their turn."""
+    service = work.service
+
+    async def respond(request: Request) -> Response:
+        arrived, name = time.monotonic(), str(request.path_params["name"])
+        media = media_of(request, *BODIES)
+        wanted = _answered(request.headers.get("accept", ""), media)
+        async with work.asked(request, limit_of(media, service.limits)) as body:
+            asked = ModelRequest(name, media, body, wanted, arrived)
+            deadline: float | None = None
+            if _may_have_deadline(media, body):
+                deadline = asked.deadline(await asyncio.to_thread(read_deadline, media, body))
+            content = await work.compute(lambda: compute(asked), deadline)
+        return PiecesResponse(content, wanted.value, work.computing)
+
+    return respond
+
+
+def as_json(document: object) -> bytes:
+    """A document as JSON.
+
+    Raises:
+        InputError: It holds numbers that JSON cannot.
+    """
+    try:
+        return json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
+    except ValueError:
+        raise InputError(
+            "the result holds infinite numbers or none (NaN), which JSON cannot: ask for "
+            f"'Accept: {MEDIA_TYPE}'"
+        ) from None
+
+
+def _answered(accept: str, media: Media) -> Media:
+    """What to answer with: what is asked for, else what the request is."""
+    types = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
+    if MEDIA_TYPE in types:
+        return Media.SAFETENSORS
+    return Media.JSON if JSON_TYPE in types else media
+
+
+def _may_have_deadline(media: Media, body: Content) -> bool:
+    """Whether a deadline has to be read before the request's turn."""
+    if media is Media.SAFETENSORS:
+        length = int.from_bytes(body[:LENGTH_BYTES], "little")
+        body = body[: LENGTH_BYTES + min(length, MOST_HEADER)]
+    return b"deadline_seconds" in bytes(body)

@@ -1,0 +1,78 @@
+"""Calls that come again are not read again, and yet nothing that changed goes unnoticed."""
+
+import pytest
+import torch
+from torch import nn
+
+import hetune
+from hetune.variants.errors import InputError
+from hetune.variants.runtime.compiled import CompiledLayer
+from hetune.variants.runtime.fallback import FallbackWarning
+from hetune.variants.testing.graphs import AWKWARD
+from hetune.variants.testing.layers import LAYERS, randomized
+
+GRAPH = AWKWARD["several blocks"]()
+
+
+@pytest.fixture
+def repeated(monkeypatch):
+    module = randomized(LAYERS["rgcn-mean"].make(GRAPH, 7, 1)).eval()
+    layer, x = hetune.compile(module), torch.randn(GRAPH.num_nodes, 7)
+    with torch.no_grad():
+        layer(x, GRAPH)
+    reads, prepare = [], CompiledLayer._prepare
+
+    def read(self, *args, **kwargs):
+        reads.append(args)
+        return prepare(self, *args, **kwargs)
+
+    monkeypatch.setattr(CompiledLayer, "_prepare", read)
+    return layer, module, x, reads
+
+
+def expected(module, x):
+    return module(x, GRAPH)
+
+
+@torch.no_grad()
+def test_what_comes_again_is_not_read_again(repeated):
+    layer, module, x, reads = repeated
+    others = torch.randn_like(x), x.t().contiguous().t()
+    for rows in (x, *others):
+        torch.testing.assert_close(layer(rows, GRAPH), expected(module, rows))
+    out = torch.empty(GRAPH.num_nodes, 7)
+    torch.testing.assert_close(layer(x, GRAPH, out=out), out)
+    assert reads == []
+
+
+@torch.no_grad()
+def test_weights_that_change_are_seen(repeated):
+    layer, module, x, reads = repeated
+    first = next(module.parameters())
+    first.mul_(2)
+    torch.testing.assert_close(layer(x, GRAPH), expected(module, x))
+    first.data = first.data * 2
+    torch.testing.assert_close(layer(x, GRAPH), expected(module, x))
+    first.data = torch._neg_view(first.data)
+    torch.testing.assert_close(layer(x, GRAPH), expected(module, x))
+    assert reads == []
+
+
+@torch.no_grad()
+def test_all_else_is_read(repeated):
+    layer, module, x, reads = repeated
+    hook = module.register_forward_hook(lambda module, args, out: out * 0)
+    with pytest.warns(FallbackWarning, match="hooks are registered"):
+        assert not layer(x, GRAPH).any()
+    hook.remove()
+    with torch.enable_grad():
+        assert layer(x, GRAPH).requires_grad
+    graph = AWKWARD["several blocks"]()
+    torch.testing.assert_close(layer(x, graph), expected(module, x))
+    with pytest.raises(InputError, match="one row of 7"):
+        layer(x[1:], graph)
+    with torch.autocast("cpu", torch.bfloat16):
+        layer(x, graph)
+    assert len(reads) == 5
+    module.bias = nn.Parameter(module.bias.double())
+    assert "bias is float64" in layer.status().refusal

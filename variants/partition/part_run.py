@@ -1,0 +1,106 @@
+"""A layer on one part of a graph: what is read for it, and what it gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hetune.variants.errors import MemoryLimitError
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.part import GraphPart
+from hetune.variants.partition.layers import PartitionedLayer
+from hetune.variants.partition.partitions import Partitions
+from hetune.variants.partition.row_files import gathered
+
+
+@dataclass(frozen=True, slots=True)
+class PartInputs:
+    """What a layer reads for a part.
+
+    Attributes:
+        part: Its edges, and the nodes that they join.
+        x: Rows of these nodes, float32 [nodes, width].
+    """
+
+    part: GraphPart
+    x: Tensor
+
+
+def read_part(
+    layer: PartitionedLayer,
+    partitions: Partitions,
+    rows: np.ndarray,
+    first: int,
+    last: int,
+    memory: int,
+) -> PartInputs:
+    """The edges into the nodes of some ranges, and the rows that a layer reads of them.
+
+    Args:
+        layer: The layer.
+        partitions: Of the graph.
+        rows: Its input, of all nodes: [N, width].
+        first: The first range.
+        last: The range after the last one.
+        memory: Most bytes that the part may take.
+
+    Raises:
+        MemoryLimitError: They do not fit.
+    """
+    part = partitions.part(first, last)
+    fixed = layer.fixed_bytes(part.graph.num_edges, len(part.nodes), partitions.num_nodes)
+    if fixed >= memory:
+        raise MemoryLimitError(
+            f"a part of {part.graph.num_edges} edges takes {fixed} bytes, and the limit is {memory}"
+        )
+    return PartInputs(part, gathered(rows, part.nodes))
+
+
+def run_part(
+    layer: PartitionedLayer,
+    partitions: Partitions,
+    inputs: PartInputs,
+    memory: int,
+    variant: str | None = None,
+) -> tuple[Tensor, str]:
+    """A layer's rows for the nodes of a part, and the variant that computed them.
+
+    Nothing is computed for nodes that edges only come from, where the layer allows that; with a
+    variant, where the bits stay those of a run in memory, too. Without one, the choice for a part
+    holds for others of about its size.
+
+    Args:
+        layer: The layer.
+        partitions: Of the graph.
+        inputs: What `read_part` gave.
+        memory: Most bytes to take.
+        variant: Id of the variant to run.
+
+    Returns:
+        Float32 [nodes of the ranges, width], and an id.
+
+    Raises:
+        MemoryLimitError: They do not fit.
+        VariantError: There is no such variant.
+    """
+    part, x = inputs.part, inputs.x
+    graph, targets = part.graph, len(part.needed)
+    left = memory - layer.fixed_bytes(graph.num_edges, len(part.nodes), partitions.num_nodes)
+    start = int(np.searchsorted(part.nodes, part.needed[0])) if targets else 0
+    here = slice(start, start + targets)
+    compiled, rows = layer.layer, here
+    given: tuple[Tensor | HeteroGraph, ...] = x, graph
+    is_exact = True
+    if variant is not None:
+        variant, is_exact = layer.named(variant, graph)
+    if layer.bipartite is not None and is_exact:
+        compiled, rows = layer.bipartite, slice(targets)
+        given = x[here], x, partitions.bipartite(part)
+    with torch.no_grad():
+        result = compiled(*given, variant=variant, memory_limit=left)[rows]
+        for function in layer.functions:
+            result = function(result)
+    return result, compiled.status().variant or ""
