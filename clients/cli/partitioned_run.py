@@ -104,13 +104,18 @@ class PartitionedRun:
         """Those there are, those of a file, or of a graph in memory."""
         path = Path(self.graph.name)
         if (path / RECORD).is_file():
-            return EdgeFolder(path)
+            return _verified(path)
         is_changed = self.graph.inverse or self.graph.self_loops
         is_plain = self.graph.format is None and not self.graph.read and not is_changed
         if not (is_plain and path.is_file() and path.suffix in ENDINGS):
             return GraphPartitions(self.layer.graph_for(self.graph.open()))
         with suppress(GraphFileError):
-            found = EdgeFolder(folder)
-            if found.source == identity_of(path):
-                return found
+            if EdgeFolder(folder).source == identity_of(path):
+                return _verified(folder)
         return partition_edges(path, folder)
+
+
+def _verified(folder: Path) -> EdgeFolder:
+    found = EdgeFolder(folder)
+    found.verify()
+    return found
