@@ -24,6 +24,7 @@ from _gpu_timing import (
     at_most,
     held_bytes,
     in_turns,
+    kernel_times,
     peak_bytes,
     stopwatch,
 )
@@ -76,13 +77,14 @@ class Cells:
     def units(
         self, graphs: Sequence[str], layers: Sequence[Layer], widths: Sequence[int]
     ) -> list[Unit]:
-        """All cells."""
-        kind = "peers" if self.precision == "ieee" else f"peers-{self.precision}"
+        """All cells: every variant of hetune, then its plans beside the peers."""
+        suffix = "" if self.precision == "ieee" else f"-{self.precision}"
         return [
             Unit(
-                f"{kind}/{graph}/{layer}/{width}",
-                lambda g=graph, n=layer, w=width: Cell(self, n, g, w).measure(),
+                f"{kind}{suffix}/{graph}/{layer}/{width}",
+                lambda n=layer, g=graph, w=width, k=kind: Cell(self, n, g, w, k).measure(),
             )
+            for kind in ("variants", "peers")
             for graph in graphs
             for width in widths
             for layer in layers
@@ -98,12 +100,13 @@ class Cells:
 
 @dataclass
 class Cell:
-    """One layer on one graph."""
+    """One layer on one graph: its "variants" in all schedules, or its plans beside "peers"."""
 
     cells: Cells
     layer: Layer
     graph: str
     width: int
+    kind: str = "peers"
     _began: float = field(default_factory=time.perf_counter)
     _best: str | None = None
 
@@ -128,7 +131,7 @@ class Cell:
         with torch.inference_mode(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the peers' own
             if self.cells.ahead_of_time:
-                compile_ahead(problem.conv, device, (self.cells.precision,))
+                compile_ahead(problem.conv, device, (self.cells.precision,), self._keeps)
             want, found["reference"] = reference(problem)
             settle(device)
             layer = compile_layer(problem.conv, backend=self.cells.backend, cuda_graph=False)
@@ -138,6 +141,8 @@ class Cell:
                 raise AssertionError(f"no plan of hetune ran: {plans}")
             baseline = _call(layer, problem, best)
             self._best = best
+            if self.kind == "variants":
+                found["kernels"] = kernel_times(baseline, device)
             for candidate in self.candidates():
                 found["candidates"].append(self._candidate(candidate, problem, want, baseline))
         found["clocks_after"] = clocks(device)
@@ -145,10 +150,10 @@ class Cell:
 
     def candidates(self) -> list[Candidate]:
         """What hetune chooses, its best plan as a CUDA graph, and the peers."""
-        own = [
-            Candidate("hetune/compile", self.layer, self._chosen),
-            Candidate("hetune/cuda graph", self.layer, self._recorded),
-        ]
+        chosen = Candidate("hetune/compile", self.layer, self._chosen)
+        if self.kind == "variants":
+            return [chosen]
+        own = [chosen, Candidate("hetune/cuda graph", self.layer, self._recorded)]
         plain = [candidate for candidate in pyg.candidates(self.layer) if not candidate.compiled]
         experts = (*torch_expert.candidates(self.layer), *grouped.candidates(self.layer))
         peers = [*experts, *plain]
@@ -172,15 +177,18 @@ class Cell:
     def _plans(
         self, layer: CompiledLayer, problem: Problem, want: Tensor
     ) -> tuple[dict[str, Any], str | None]:
-        """All plans, in up to two schedules, by what they take, and the fastest that is right."""
+        """All variants that count by what they take, and the fastest that is right."""
         plans: dict[str, Any] = {}
         watch = stopwatch(self.cells.device)
-        for variant in plans_of(layer):
+        for variant in plans_of(layer, self._keeps):
             plans[variant] = self._guarded(
                 lambda v=variant: self._plan(_call(layer, problem, v), problem, want, watch)
             )
         right = {name: p["median_ms"] for name, p in plans.items() if p["status"] == "ok"}
         return plans, min(right, key=right.__getitem__, default=None)
+
+    def _keeps(self, variant: Variant) -> bool:
+        return self.kind == "variants" or each_plan(variant)
 
     def _plan(self, run: Run, problem: Problem, want: Tensor, watch: Stopwatch) -> dict[str, Any]:
         wrong = self._wrong(problem, run(), want, self.cells.precision)
@@ -284,9 +292,11 @@ def each_plan(variant: Variant) -> bool:
     return variant.has_default_schedule
 
 
-def plans_of(layer: CompiledLayer) -> list[str]:
-    """Ids of the variants that `each_plan` keeps."""
-    return [variant.id for variant in layer._promoted.values() if each_plan(variant)]
+def plans_of(
+    layer: CompiledLayer, keep: Callable[[Variant], bool] = lambda variant: each_plan(variant)
+) -> list[str]:
+    """Ids of variants; by default those that `each_plan` keeps."""
+    return [variant.id for variant in layer._promoted.values() if keep(variant)]
 
 
 def _repeated(run: Run) -> Run:

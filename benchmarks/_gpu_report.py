@@ -7,7 +7,7 @@ from typing import Any
 
 from _measure import geometric_mean
 
-GOALS = {"rgcn": 2.5, "rgat": 9.0, "hgt": 4.0}
+GOALS = {"rgcn": 3.0, "rgat": 9.0, "hgt": 6.0}
 """Least geometric mean, over the graphs, of the best peer's time over hetune's."""
 WORST = 1.2
 """Least ratio on any graph."""
@@ -38,6 +38,40 @@ def peers_lines(units: Mapping[str, Mapping[str, Any]]) -> list[str]:
         lines += [_verdict(layer, name, values) for name, values in ratios.items() if values]
         lines.append(f"  without a result: {', '.join(_lost(units, kind, graphs, layer, width))}")
     return lines
+
+
+def variants_lines(units: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """For each layer and graph: the best variant, and the fastest peer of the same card at last.
+
+    Peers may be of an earlier run: a ratio of milliseconds, not of turns.
+    """
+    lines, ratios = list[str](), dict[str, list[float]]()
+    for key, unit in units.items():
+        kind, _, cell = key.partition("/")
+        if kind != "variants" or not unit.get("best_plan"):
+            continue
+        layer, plan = cell.split("/")[1], unit["plans"][unit["best_plan"]]
+        kernels = sum(kernel["us"] for kernel in unit["kernels"].values())
+        peers = [
+            (each["median_ms"], each["name"])
+            for each in units.get(f"peers/{cell}", {}).get("candidates", ())
+            if each["status"] == "ok" and each["precision"] == unit["precision"]
+            if not each["name"].startswith("hetune/")
+        ]
+        peer = ""
+        if peers:
+            ms, name = min(peers)
+            ratios.setdefault(layer, []).append(ms / plan["median_ms"])
+            peer = f"{ms:>10.4f} ms  {ratios[layer][-1]:>6.2f}x  {name}"
+        lines.append(
+            f"{cell:<22}{plan['median_ms']:>9.4f} ms, of which the host {plan['host_ms']:.4f} and "
+            f"kernels {kernels / 1e3:.4f}: {unit['best_plan']:<48}{peer}"
+        )
+    return lines + [
+        f"{layer}: geometric mean {geometric_mean(found):.2f}x, least {min(found):.2f}x, of "
+        f"{len(found)} graphs"
+        for layer, found in ratios.items()
+    ]
 
 
 def roofline_lines(units: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -71,6 +105,29 @@ def tripwire_lines(units: Mapping[str, Mapping[str, Any]]) -> list[str]:
         told = [graph for graph, of in shares.items() if _wants_cuda(of)]
         lines.append(f"  a CUDA printer is worth its while on: {', '.join(told) or 'no graph'}")
     return lines
+
+
+def beside_lines(units: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Of training and homogeneous layers: milliseconds and megabytes, and those of peers."""
+    lines = []
+    for key, unit in units.items():
+        if (own := unit.get("hetune")) is None:
+            continue
+        lines.append(
+            f"{key:<30}{own['median_ms']:>9.3f} ms (host {own['host_ms']:.3f})"
+            f"{_megabytes(own)}, {own['ran']}"
+        )
+        lines += [
+            f"  {c['name']:<28}"
+            + (f"{c['ratio']:>9.2f}x{_megabytes(c)}" if c["status"] == "ok" else f" {c['status']}")
+            for c in unit["candidates"]
+        ]
+    return lines
+
+
+def _megabytes(record: Mapping[str, Any]) -> str:
+    peak = record["peak_bytes"]
+    return "" if peak is None else f", {peak / 1e6:,.0f} MB"
 
 
 def _wants_cuda(shares: Mapping[str, float]) -> bool:

@@ -10,12 +10,14 @@ from typing import Any
 
 import torch
 from _measure import as_json, rounds_within
+from torch.profiler import ProfilerActivity, profile
 
 from hetune.profiling.measure.rounds import take_rounds
 from hetune.profiling.measure.stopwatch import CudaStopwatch, Stopwatch, TimedRun, WallStopwatch
 from hetune.profiling.measure.timing import Timing
 
 Run = Callable[[], Any]
+_PROFILED = 5
 BUDGET_S = 2.0
 """Seconds that the rounds of one candidate may take."""
 
@@ -56,6 +58,27 @@ def summary(samples: Sequence[TimedRun]) -> dict[str, Any]:
     host = Timing(tuple(sample.host_seconds for sample in samples))
     times = as_json(Timing(tuple(sample.seconds for sample in samples)))
     return {**times, "host_ms": round(host.median * 1e3, 4)}
+
+
+def kernel_times(run: Run, device: str) -> dict[str, dict[str, float]]:
+    """Microseconds of the kernels of a call, and how many there are, by name; longest first.
+
+    Nothing on a CPU.
+    """
+    if device == "cpu":
+        return {}
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        for _ in range(_PROFILED):
+            run()
+        torch.cuda.synchronize()
+    found: dict[str, dict[str, float]] = {}
+    for event in profiler.events():
+        if event.device_type is torch.autograd.DeviceType.CUDA:
+            kernel = found.setdefault(event.name, {"us": 0.0, "count": 0.0})
+            kernel["us"] += event.time_range.elapsed_us() / _PROFILED
+            kernel["count"] += 1 / _PROFILED
+    return dict(sorted(found.items(), key=lambda item: -item[1]["us"]))
 
 
 def peak_bytes(run: Run, device: str) -> int | None:

@@ -40,21 +40,24 @@ class Unit:
 
 
 class Held:
-    """The results so far, of this card and commit."""
+    """The results so far, of one card: each of the commit that it is of."""
 
     def __init__(self, path: Path, machine: dict[str, Any], commit: str | None) -> None:
-        self.path, self.head = path, {"machine": machine, "commit": commit}
+        self.path, self._machine, self._commit = path, machine, commit
         self.units: dict[str, Any] = {}
-        if path.is_file():
-            known = json.loads(path.read_text())
-            if {key: known.get(key) for key in self.head} == self.head:
-                self.units = known["units"]
+        if path.is_file() and (known := json.loads(path.read_text()))["machine"] == machine:
+            self.units = known["units"]
+
+    def of_now(self, key: str) -> dict[str, Any] | None:
+        """A unit's result, if it is of this commit."""
+        known: dict[str, Any] | None = self.units.get(key)
+        return known if known is not None and known["commit"] == self._commit else None
 
     def put(self, key: str, result: dict[str, Any]) -> None:
-        """Keep a unit's result."""
-        self.units[key] = result
+        """Keep a unit's result, in the place of an earlier one."""
+        self.units[key] = {"commit": self._commit, **result}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        content = json.dumps({**self.head, "units": self.units}, indent=1)
+        content = json.dumps({"machine": self._machine, "units": self.units}, indent=1)
         write_atomically(self.path, f"{content}\n".encode(), 0o644)
 
 
@@ -100,7 +103,7 @@ def work(
         print(f"{key}: {result.get('failed') or result.get('skipped') or 'ok'}", flush=True)
 
     def missing(unit: Unit) -> bool:
-        known = held.units.get(unit.key)
+        known = held.of_now(unit.key)
         return known is None or (again and "failed" in known)
 
     start = time.monotonic()
@@ -124,8 +127,9 @@ def work(
         if "failed" in result and not answers(device):
             print("the card answers no more in this process: start again", flush=True)
             break
-    bad = [unit.key for unit in units if "failed" in held.units.get(unit.key, {})]
-    left = sum(unit.key not in held.units for unit in units)
+    now = {unit.key: held.of_now(unit.key) for unit in units}
+    bad = [key for key, known in now.items() if known is not None and "failed" in known]
+    left = sum(known is None for known in now.values())
     print(f"{len(units) - left} of {len(units)} units, {len(bad)} failed, in {held.path}")
     for key in bad:
         print(f"failed: {key}: {held.units[key]['failed'][:200]}")

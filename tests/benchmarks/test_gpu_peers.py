@@ -9,8 +9,8 @@ pytest.importorskip("torch_geometric")
 
 import _gpu_peers
 import gpu_check
-from _gpu_peers import Cell, Cells
-from _gpu_report import peers_lines
+from _gpu_peers import Cell, Cells, fastest_peers
+from _gpu_report import peers_lines, variants_lines
 from _peers.problem import Candidate
 
 from hetune.variants.plan.choices import schedule_id
@@ -111,15 +111,16 @@ def test_candidates_for_which_no_time_is_left_are_named():
 
 def test_cells_of_a_precision_have_keys_of_their_own():
     keys = [u.key for u in Cells("cuda", precision="tf32").units(["am"], ["hgt"], [64])]
-    assert keys == ["peers-tf32/am/hgt/64"]
+    assert keys == ["variants-tf32/am/hgt/64", "peers-tf32/am/hgt/64"]
 
 
 def unit(graph_ms: float, peer_ratio: float, **more) -> dict:
     plan = {"variant": "src/b256", "status": "ok", "median_ms": graph_ms}
     own = {"name": "hetune/compile", "status": "ok", "median_ms": 2 * graph_ms, "ratio": 2.0}
-    peer = {"name": "pyg/RGCNConv", "status": "ok", "ratio": peer_ratio}
+    ms = {"median_ms": peer_ratio * graph_ms}
+    peer = {"name": "pyg/RGCNConv", "status": "ok", "ratio": peer_ratio, **ms}
     lost = {"name": "pyg/FastRGCNConv", "status": "out of memory"}
-    fast = {"name": "grouped/x bf16", "status": "ok", "ratio": 0.1}
+    fast = {"name": "grouped/x bf16", "status": "ok", "ratio": 0.1, "median_ms": 0.1 * graph_ms}
     graph = {**own, "name": "hetune/cuda graph", "median_ms": graph_ms / 2, "ratio": 0.5}
     candidates = [{**c, "precision": "ieee"} for c in (own, graph, peer, lost)]
     candidates.append({**fast, "precision": "bf16"})
@@ -146,12 +147,25 @@ def test_what_the_cells_say():
     assert lines[2].split() == ["aifb", *times, *over, "pyg/RGCNConv"]
     times, over = ["1.0000", "2.0000", "0.5000"], ["3.00", "1.50", "6.00"]
     assert lines[3].split() == ["am", *times, *over, "pyg/RGCNConv"]
-    assert "best plan: geometric mean 4.90x (goal 2.5x), least 3.00x" in lines[4]
+    assert "best plan: geometric mean 4.90x (goal 3x), least 3.00x" in lines[4]
     assert lines[4].endswith("of 2 graphs: kept")
     assert "compile: geometric mean 2.45x" in lines[5]
     assert lines[5].endswith("not kept")
     assert "cuda graph: geometric mean 9.80x" in lines[6]
     assert lines[7].strip() == "without a result: pyg/FastRGCNConv out of memory (aifb, am)"
+
+
+def test_the_best_variant_stands_beside_the_fastest_peer():
+    peers, kernels = unit(0.5, 8.0), {"kernel": {"us": 100.0, "count": 2.0}}
+    variants = {**unit(0.25, 1.0), "kernels": kernels, "candidates": []}
+    variants["plans"] = {n: {**p, "host_ms": 0.1} for n, p in variants["plans"].items()}
+    units = {"variants/aifb/rgcn/64": variants, "peers/aifb/rgcn/64": peers}
+    line, mean = variants_lines(units)
+    assert line.split()[:3] == ["aifb/rgcn/64", "0.2500", "ms,"]
+    assert "kernels 0.1000" in line
+    assert line.split()[-3:] == ["ms", "16.00x", "pyg/RGCNConv"]
+    assert mean == "rgcn: geometric mean 16.00x, least 16.00x, of 1 graphs"
+    assert fastest_peers(units) == {"aifb/rgcn/64": ["pyg/RGCNConv"]}
 
 
 def test_the_command_line(tmp_path, capsys, monkeypatch):

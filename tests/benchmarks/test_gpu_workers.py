@@ -77,3 +77,13 @@ def test_what_decides_most_comes_first_and_last(together, order, monkeypatch, tm
     assert [key for key, _ in stages] == order
     assert dict(stages) == {"rates": 1, "right": 3, "left": 3, "peers": 1}
     assert list(held.units) == order
+
+
+def test_results_of_an_earlier_commit_stay_until_they_are_taken_again(tmp_path):
+    path, units = tmp_path / "held.json", [Unit("one", dict), Unit("two", dict)]
+    assert work(units, Held(path, {}, "old"), device="cpu") == 0
+    held = Held(path, {}, "new")
+    assert work(units[:1], held, device="cpu") == 0
+    assert {key: unit["commit"] for key, unit in held.units.items()} == {"one": "new", "two": "old"}
+    assert work(units, held, device="cpu", limit=-1.0) == 3
+    assert not Held(path, {"card": "another"}, "new").units

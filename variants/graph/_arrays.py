@@ -98,7 +98,7 @@ def check_range(
     """
     if ids.numel() == 0:
         return
-    low, high = (int(bound) for bound in torch.aminmax(ids))
+    low, high = torch.stack(torch.aminmax(ids)).tolist()  # a GPU is waited for once
     if low >= 0 and high < limit:
         return
     position = int(((ids < 0) | (ids >= limit)).int().argmax())

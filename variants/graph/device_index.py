@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hetune.variants.graph._order import DstPairs, EdgeOrder
+from hetune.variants.graph.edge_batch import BatchIndex, EdgeBatch
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.state import GraphSlot
@@ -110,4 +111,23 @@ class DeviceIndex(GraphIndex):
         return self.step("dst_pairs", build)
 
 
+class DeviceBatchIndex(BatchIndex, DeviceIndex):
+    """The index of an `EdgeBatch` on another device: nothing is sorted."""
+
+    @classmethod
+    def on_device(cls, graph: EdgeBatch, device: torch.device) -> DeviceBatchIndex:
+        """The index of a batch, cached on the graph."""
+        return graph.state.of(_BATCHES, str(device), lambda: cls(graph, device))
+
+    def _pairs(self, end: int) -> tuple[Tensor, ...]:
+        ends, etype, nodes = self._edges[end], self._edges[2], max(self.num_ids, 1)
+
+        def build() -> tuple[Tensor, ...]:
+            keys, of_edge = torch.unique(etype.long() * nodes + ends, return_inverse=True)
+            return of_edge.int(), (keys % nodes).int(), (keys // nodes).int()
+
+        return self.step(f"pairs({end})", build)
+
+
+_BATCHES = GraphSlot[str, DeviceBatchIndex]()
 _INDEXES = GraphSlot[tuple[str, tuple[int, ...] | None], DeviceIndex]()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hetune.variants.errors import GraphError
-from hetune.variants.graph.device_index import DeviceIndex
+from hetune.variants.graph.device_index import DeviceBatchIndex, DeviceIndex
 from hetune.variants.graph.edge_batch import BatchIndex, EdgeBatch
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex, RelationStats
@@ -105,8 +105,13 @@ class Domain:
         self._by_group: dict[str, RelationSums] = {}
         self._indexes: dict[str, GraphIndex] = {}
         self._is_in_order: bool | None = None
-        if any_order and device is None and isinstance(graph, EdgeBatch):
-            self._indexes[ALL_EDGES], self._is_in_order = BatchIndex.of_batch(graph), True
+        if any_order and isinstance(graph, EdgeBatch):
+            batch = (
+                BatchIndex.of_batch(graph)
+                if device is None
+                else DeviceBatchIndex.on_device(graph, device)
+            )
+            self._indexes[ALL_EDGES], self._is_in_order = batch, True
         self.device = device
 
     @property

@@ -1,8 +1,8 @@
 """The analytic cost model of a GPU: what a launch should take, from counts and the card's rates.
 
-It answers until models are trained on measurements of a card. A kernel takes the longer of its
-arithmetic and its traffic, for a card does both at the same time, and starting it; a card that has
-fewer programs than it could run is used in part.
+It answers until models are trained on measurements of a card. A kernel takes its arithmetic, its
+traffic, which waits for arithmetic as often as not, and starting it; a card that has fewer programs
+than it could run is used in part.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from hetune.variants.runtime.gpu_columns import GPU_COLUMNS
 from hetune.variants.runtime.launch_columns import COLUMNS
 
 _COLUMN = {name: position for position, name in enumerate((*COLUMNS, *GPU_COLUMNS))}
-_ARITHMETIC = 3
-"""How many of `roofline.PARTS` are arithmetic; they come first."""
 _LEAST_SHARE = 0.02
 """Of a card that a single program uses: its clock, and latency that nothing hides."""
 
@@ -26,7 +24,7 @@ class GpuModel:
     """Rates of a whole card, and its cache.
 
     The defaults are an H100's in a virtual machine: products and copies as `make gpu-check` has
-    them, starting kernels as it fits the times of 35 problems best (ADR 12), and the
+    them, starting kernels and reading from the cache as they fit its times best (ADR 12), and the
     others of the order of a data sheet's. Only their proportions decide a choice.
 
     Attributes:
@@ -46,7 +44,7 @@ class GpuModel:
     vector_flops: float = 20e12
     special: float = 4e12
     cache_bytes: int = 48 << 20
-    cache_rate: float = 6e12
+    cache_rate: float = 4.5e12
     memory_rate: float = 2.8e12
     launch_seconds: float = 16e-6
     node_seconds: float = 1.5e-6
@@ -100,13 +98,11 @@ def gpu_roofline_seconds(
     """
     of = {name: columns[:, position] for name, position in _COLUMN.items()}
     parts = gpu_roofline_parts(columns, gpu) if parts is None else parts
-    arithmetic = parts[:, :_ARITHMETIC].sum(axis=1)
-    traffic = parts[:, _ARITHMETIC:].sum(axis=1)
     programs = np.maximum(of["tiles"] + of["walks"], 1)
     share = np.clip(programs / gpu.programs, _LEAST_SHARE, 1.0)
     # The last wave of programs is waited for, however few it has.
     waves = np.ceil(programs / gpu.programs) / np.maximum(programs / gpu.programs, 1.0)
-    busy = np.maximum(arithmetic, traffic) * waves / share
+    busy = parts.sum(axis=1) * waves / share
     seconds: np.ndarray = busy + of["starts"] * gpu.launch_seconds
     return seconds
 
