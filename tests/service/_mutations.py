@@ -16,7 +16,7 @@ JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 GRAPH = {"src": [0, 1], "dst": [1, 2], "etype": [0, 1], "num_nodes": 3}
 ROWS = [[0.0, 1.0, 2.0, 3.0]] * 3
 _TENSORS = {f"graph/{name}": torch.tensor(GRAPH[name]) for name in ("src", "dst", "etype")}
-_X = torch.ones(3, 4)
+_X, _IDS = torch.ones(3, 4), torch.tensor([0, 1])
 _LAYER = {"layer": "rgcn", "out_channels": 2, "self_loop": False, "bias": False}
 _MODEL = {"in_channels": 4, "num_relations": 2, "layers": [_LAYER]}
 _INPUTS = [
@@ -77,6 +77,8 @@ def bodies(graph: str, lease: str) -> list[Body]:
         ("POST", "/v1/models/m/infer", {"graph": GRAPH, "x": ROWS, "nodes": [1], "outputs": [0]}),
         ("POST", "/v1/models/m/infer", {"graph": graph, "features": "base", "explain": True}),
         ("POST", "/v1/models/m/select", {"graph": GRAPH, "memory_limit": 10**9}),
+        ("POST", "/v1/models/kge/score", {"heads": [0, 1], "rels": [1, 0], "tails": [2, 2]}),
+        ("POST", "/v1/models/kge/top-k", {"nodes": [0, 1], "rels": [1, 0], "k": 2, "known": GRAPH}),
         ("POST", "/v2/models/m/infer", {"inputs": _INPUTS, "parameters": {"timeout": 10**7}}),
         ("POST", "/v2/models/m/versions/1/infer", {"inputs": _INPUTS, "outputs": _OUTPUTS}),
         ("POST", "/v2/repository/index", {"ready": True}),
@@ -98,6 +100,8 @@ def bodies(graph: str, lease: str) -> list[Body]:
         ("PUT", "/v1/models/n/versions/1", _MODEL, {"0.weight": torch.ones(2, 4, 2)}),
         ("POST", "/v1/models/m/infer", {"graph": {"num_nodes": 3}}, {"x": _X, **_TENSORS}),
         ("POST", "/v1/models/m/select", {"graph": {"num_etypes": 2}}, _TENSORS),
+        ("POST", "/v1/models/kge/score", {}, dict.fromkeys(("heads", "rels", "tails"), _IDS)),
+        ("POST", "/v1/models/kge/top-k", {"side": "head"}, {"nodes": _IDS, "rels": _IDS}),
     ]
     forms = [
         (

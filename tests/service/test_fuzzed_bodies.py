@@ -9,11 +9,13 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
+import torch
 from tests.full import FULL
 from tests.profiling._jobs_suite import MACHINE, some_units
 
 import hetune
 from hetune.service.core.formats.limits import ServiceLimits
+from hetune.service.core.models.triple_scores import describe_scores
 from hetune.service.http.access import NEEDS
 from hetune.service.http.problems import MEDIA_TYPE, STATUS
 from hetune.service.server.app import application
@@ -38,6 +40,9 @@ MOST_BYTES = 200 << 20
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     service = make_service(tmp_path_factory.mktemp("data"), limits=LIMITS)
+    score = hetune.kge.scores["distmult"]
+    model = score.model(entity=torch.ones(3, 4), r=torch.ones(2, 4))
+    service.models.add("kge", 1, *describe_scores(model))
     graph = service.graphs.add(tiny_graph())
     service.features.put(graph, "base", tiny_features())
     service.measurements.queue.submit_units("mine", some_units(8, start=700))
