@@ -107,6 +107,29 @@ def tripwire_lines(units: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return lines
 
 
+def beside_lines(units: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Of training and homogeneous layers: milliseconds and megabytes, and those of peers."""
+    lines = []
+    for key, unit in units.items():
+        if (own := unit.get("hetune")) is None:
+            continue
+        lines.append(
+            f"{key:<30}{own['median_ms']:>9.3f} ms (host {own['host_ms']:.3f})"
+            f"{_megabytes(own)}, {own['ran']}"
+        )
+        lines += [
+            f"  {c['name']:<28}"
+            + (f"{c['ratio']:>9.2f}x{_megabytes(c)}" if c["status"] == "ok" else f" {c['status']}")
+            for c in unit["candidates"]
+        ]
+    return lines
+
+
+def _megabytes(record: Mapping[str, Any]) -> str:
+    peak = record["peak_bytes"]
+    return "" if peak is None else f", {peak / 1e6:,.0f} MB"
+
+
 def _wants_cuda(shares: Mapping[str, float]) -> bool:
     cuda = max((s for name, s in shares.items() if name.startswith("cuda ")), default=0.0)
     own = max((s for name, s in shares.items() if not name.startswith("cuda ")), default=0.0)

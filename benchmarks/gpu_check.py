@@ -29,7 +29,7 @@ from _gpu import card, missing
 from _gpu_graphs import LARGE, REAL, ROAD, TIMED, graph_named
 from _gpu_layers import LayerChecks
 from _gpu_peers import Cells, compile_ahead, each_plan, fastest_peers, plans_of
-from _gpu_report import peers_lines, roofline_lines, tripwire_lines, variants_lines
+from _gpu_report import beside_lines, peers_lines, roofline_lines, tripwire_lines, variants_lines
 from _gpu_roofline import Roofline
 from _gpu_serve import Serving
 from _gpu_training import Comparisons
@@ -286,7 +286,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _print_lines(units: Mapping[str, Any]) -> None:
-    tables = variants_lines, peers_lines, roofline_lines, tripwire_lines
+    tables = variants_lines, peers_lines, roofline_lines, tripwire_lines, beside_lines
     for line in (line for table in tables for line in table(units)):
         print(line)
 

@@ -4,24 +4,38 @@ import atexit
 import gc
 import math
 import os
+import shlex
 import shutil
 import sys
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from hetune.variants.registry import Registry
+
+TESTS = Path(__file__).parent
 
 # Triton looks when it is imported, and PyG imports it.
 os.environ["TRITON_INTERPRET"] = "1"
 # Processes of tests have more threads than there are cores: one that has to wait for others must
 # not keep a core from them. OpenMP looks when torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-# A thousand kernels are linked: gold takes half as long. Tests of the registry link as users do.
+# A thousand kernels are compiled and linked: -Og takes a third as long, and gold half as long.
+# Options are part of a kernel's key. `_kernels_of_users` has those that users have.
+GOLD = "g++ -fuse-ld=gold"
+QUICK = shlex.join([str(TESTS / "quick_g++"), "-Og", "-fuse-ld=gold"])
 if not os.environ.get("CXX") and shutil.which("g++") and shutil.which("ld.gold"):
-    os.environ.setdefault("HETUNE_CXX", "g++ -fuse-ld=gold")
+    os.environ.setdefault("HETUNE_CXX", QUICK)
 
+OF_NUMBERS = {"conformance", "backends", "test_precision"}
+"""Folders, and a file, of tests whose kernels are compiled with the options that users have."""
+OF_LAYERS = {"test_other_layers", "test_training_steps"}
+"""Files in these folders that are of layers: their kernels are built as those in others are."""
 
 # On a busy machine any example may take long.
 settings.register_profile("hetune", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -71,6 +85,30 @@ def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ.setdefault("HETUNE_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
+@pytest.fixture(scope="session")
+def _users_registry(_private_cache: None) -> "Registry":
+    """Compiles with the options that users have."""
+    from hetune.variants.registry import Registry, Toolchain
+
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ["HETUNE_CXX"] == QUICK:
+            patch.setenv("HETUNE_CXX", GOLD)
+        return Registry(toolchain=Toolchain.detect())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kernels_of_users(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What is said of kernels' numbers is said of those that users have."""
+    names = {request.path.stem, *request.path.parts}
+    if "HETUNE_CXX" not in os.environ or not OF_NUMBERS & names or OF_LAYERS & names:
+        yield
+        return
+    from hetune.variants.registry import override_default_registry
+
+    with override_default_registry(request.getfixturevalue("_users_registry")):
+        yield
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_of_the_user_s(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Cost models and measurements of this machine are neither read nor changed, nor waited for."""
@@ -104,6 +142,21 @@ def _whatever_else_runs() -> Iterator[None]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--update-goldens` writes what was made into the golden files; review the diff."""
     parser.addoption("--update-goldens", action="store_true", help="renew golden files")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers begin with other folders each, and find asserts rewritten where the others began."""
+    worker = getattr(config, "workerinput", None)
+    if worker and [*map(Path, config.args)] == [TESTS.relative_to(config.rootpath)]:
+        folders = sorted(str(path) for path in TESTS.glob("[a-z]*/"))
+        first = len(folders) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+        config.args = folders[first:] + folders[:first]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In the end they have the same order."""
+    items.sort(key=lambda item: item.path.relative_to(TESTS).parts[0])
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from hetune.costmodel.selection.selector import Selector
 from hetune.variants.backends.base import Backend
 from hetune.variants.errors import InputError
-from hetune.variants.frontend.kge.model_scores import ScoreCompiler, ScoringModel
-from hetune.variants.frontend.kge.models import scoring_model
+from hetune.variants.frontend.kge.model_scores import CompiledKGEModel, ScoreCompiler
+from hetune.variants.frontend.kge.models import compiled_kge_model
 from hetune.variants.frontend.program_layer import ProgramLayer
 from hetune.variants.graph.vocabulary import VocabularyLike
 from hetune.variants.kernel.precision import Precision
@@ -20,8 +20,8 @@ from hetune.variants.program.nodes import Program
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.compiled import CompiledLayer
 from hetune.variants.runtime.compiled_model import CompiledModel, compile_model
+from hetune.variants.runtime.function_candidates import FunctionCandidates
 from hetune.variants.runtime.model_layers import is_model
-from hetune.variants.runtime.score_candidates import ScoreCandidates
 
 
 def compile(
@@ -38,7 +38,7 @@ def compile(
     vocabulary: VocabularyLike | None = None,
     precision: Precision | None = None,
     mode: Literal["layers", "whole"] = "layers",
-) -> CompiledLayer | CompiledModel | ScoringModel:
+) -> CompiledLayer | CompiledModel | CompiledKGEModel:
     """Compiles a layer, or those of a model: for every graph they run the variant that suits it.
 
     Args:
@@ -116,9 +116,9 @@ def compile(
     )
     if mode not in ("layers", "whole"):
         raise InputError(f"mode={mode!r}: take 'layers' or 'whole'")
-    compiler = ScoreCompiler(partial(compiled, dynamic=True), ScoreCandidates)
-    if (scoring := scoring_model(module, compiler)) is not None:
-        return scoring
+    compiler = ScoreCompiler(partial(compiled, dynamic=True), FunctionCandidates)
+    if (kge_model := compiled_kge_model(module, compiler)) is not None:
+        return kge_model
     if not is_model(module):
         return compiled(module)
     return compile_model(module, compiled, is_whole=mode == "whole")

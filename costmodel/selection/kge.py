@@ -18,7 +18,7 @@ from hetune.variants.frontend.kge.formulas import FORMULAS, SHARED
 from hetune.variants.frontend.kge.layer import ScoreLayer
 from hetune.variants.frontend.kge.tables import ScoreTables, Tables, bound_tables
 from hetune.variants.frontend.tracing.captured import captured
-from hetune.variants.runtime.score_candidates import ScoreCandidates
+from hetune.variants.runtime.function_candidates import FunctionCandidates
 from hetune.variants.runtime.score_model import ScoreModel
 
 Side = Literal["head", "tail"]
@@ -43,7 +43,7 @@ class ScoreFunction:
         self._function, self.shared = function, frozenset(shared)
         self._signature = inspect.signature(function)
         self._layers = WeightedLayers(partial(compile, dynamic=True))
-        self._candidates: dict[Hashable, ScoreCandidates] = {}
+        self._candidates: dict[Hashable, FunctionCandidates] = {}
 
     def __call__(
         self,
@@ -174,7 +174,7 @@ class ScoreFunction:
         given = self._bound(entity, tail, tables)
         return self._candidates_of(given).model(given)
 
-    def _candidates_of(self, given: ScoreTables) -> ScoreCandidates:
+    def _candidates_of(self, given: ScoreTables) -> FunctionCandidates:
         key = captured(self._function), given.kind
         try:
             found = self._candidates.get(key)
@@ -183,7 +183,7 @@ class ScoreFunction:
         if found is None:
             if len(self._candidates) >= _MOST_KINDS:
                 self._candidates.clear()
-            found = self._candidates[key] = ScoreCandidates(self._function, given)
+            found = self._candidates[key] = FunctionCandidates(self._function, given)
         return found
 
     def _run(self, triples: tuple[Tensor, Tensor, Tensor], given: ScoreTables) -> Tensor:

@@ -76,6 +76,18 @@ class Sage(nn.Module):
         return self.last(self.first(x, edge_index).relu(), edge_index)
 
 
+class Han(nn.Module):
+    """PyG's example of HAN: a layer, and a head for one type."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = pyg.HANConv(WIDTH, WIDTH, METADATA, heads=2)
+        self.head = nn.Linear(WIDTH, 4)
+
+    def forward(self, x_dict, edge_index_dict):
+        return self.head(self.conv(x_dict, edge_index_dict)["paper"])
+
+
 def gat(kind):
     return pyg.GATConv(WIDTH, 4, heads=2, add_self_loops=False)
 
@@ -92,6 +104,7 @@ MODELS = {
     "graph": lambda: Layers(lambda kind: pyg.GraphConv(WIDTH, WIDTH, aggr="max")),
     "to_hetero": lambda: pyg.to_hetero(Sage(), METADATA, aggr="mean"),
     "han": lambda: pyg.HANConv(WIDTH, WIDTH, METADATA, heads=2),
+    "han, one type": Han,
 }
 
 

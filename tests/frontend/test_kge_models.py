@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import hetune
-from hetune.variants.frontend.kge.model_scores import ScoringModel
+from hetune.variants.frontend.kge.model_scores import CompiledKGEModel
 
 ENTITIES, RELATIONS, WIDTH, TRIPLES = 50, 7, 16, 200
 
@@ -118,7 +118,7 @@ class TestPyg:
         assert model.margin == 2.0
         torch.testing.assert_close(compiled(*given), before + 1.0)
         twin = copy.deepcopy(compiled)
-        assert isinstance(twin, ScoringModel)
+        assert isinstance(twin, CompiledKGEModel)
         with torch.no_grad():
             twin.node_emb.weight.mul_(2.0)
         torch.testing.assert_close(compiled(*given), model(*given))

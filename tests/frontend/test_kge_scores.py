@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -14,8 +15,10 @@ from torch.nn import functional
 import hetune
 from hetune.costmodel.selection import kge as selection
 from hetune.errors import InputError
+from hetune.variants.frontend import score_call
 from hetune.variants.frontend.kge.layer import RowPlace, ScoreArgument, ScoreLayer
 from hetune.variants.frontend.kge.trace import trace_score
+from hetune.variants.graph.edge_batch import BatchIndex, EdgeBatch
 from hetune.variants.program.nodes import Linear
 from hetune.variants.runtime.fallback import FallbackWarning
 
@@ -353,3 +356,66 @@ def test_products_with_one_matrix_become_the_product_of_a_difference():
         expected_scores("transr", TABLES["transr"]),
         TABLES["transr"],
     )
+
+
+def test_batches_in_a_row_take_the_place_of_each_other(monkeypatch):
+    """Unless gradients may be asked for, or something kept with a batch depends on its ids."""
+    made = []
+
+    class Counted(EdgeBatch):
+        def __init__(self, *args, **kwargs):
+            made.append(args)
+            super().__init__(*args, **kwargs)
+
+    monkeypatch.setattr(score_call, "EdgeBatch", Counted)
+    score = hetune.kge.scores["distmult"]
+    random = torch.Generator().manual_seed(1)
+    sizes = ENTITIES, RELATIONS, ENTITIES
+    batches = [
+        [torch.randint(size, (count,), generator=random) for size in sizes]
+        for count in (TRIPLES,) * 6 + (TRIPLES - 1,)
+    ]
+    want = [ORACLES["distmult"](E[h], R[r], E[t]) for h, r, t in batches]
+
+    def found(batch):
+        return score(*batch, entity=E, r=R)
+
+    with torch.no_grad():
+        for _ in range(2):  # what the variant is chosen by is kept with the first
+            score(*BATCH, entity=E, r=R)
+        made.clear()
+        for batch, expected in zip(batches[:5], want, strict=False):
+            torch.testing.assert_close(found(batch), expected)
+        assert not made
+        torch.testing.assert_close(found(batches[6]), want[6])
+        heads, rels, tails = batches[6]
+        for wrong in (-1, ENTITIES):
+            with pytest.raises(InputError, match=rf"tails\[2\] is {wrong}"):
+                found((heads, rels, torch.where(torch.arange(len(tails)) == 2, wrong, tails)))
+        torch.testing.assert_close(found(batches[6]), want[6])
+        with ThreadPoolExecutor(4) as threads:
+            for _ in range(5):
+                for one, expected in zip(threads.map(found, batches), want, strict=True):
+                    torch.testing.assert_close(one, expected)
+    positive, negative = found(batches[0]), found(batches[1])
+    with torch.no_grad():
+        found(batches[2])
+    (gradient,) = torch.autograd.grad((positive * 2 - negative).sum(), E)
+    (expected,) = torch.autograd.grad((want[0] * 2 - want[1]).sum(), E)
+    torch.testing.assert_close(gradient, expected)
+
+
+def test_a_batch_with_an_index_takes_no_other_ids():
+    batch = EdgeBatch(HEADS, TAILS, RELS, num_nodes=ENTITIES, num_etypes=RELATIONS)
+    index = BatchIndex.of_batch(batch)
+    assert batch.is_changeable
+    assert batch.takes(TAILS, HEADS.int(), RELS)
+    assert index.src.tolist() == TAILS.tolist()
+    assert not batch.takes(HEADS[:3], TAILS[:3], RELS[:3])
+    assert not batch.takes(HEADS.float(), TAILS, RELS)
+    assert not batch.takes(HEADS, TAILS, RELS + RELATIONS)
+    _ = index.src_pair_node
+    assert not batch.is_changeable
+    other = EdgeBatch(HEADS, TAILS, RELS, num_nodes=ENTITIES, num_etypes=RELATIONS)
+    _ = other.fingerprint
+    assert not other.is_changeable

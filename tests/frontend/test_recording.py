@@ -8,6 +8,7 @@ from tests.frontend.message_passing_cases import WIDTH, pyg
 
 from hetune.variants.frontend import traced_call
 from hetune.variants.frontend.tracing.recording import Recordings
+from hetune.variants.frontend.tracing.tape import Tape
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
 
@@ -133,3 +134,31 @@ def test_graphs_that_no_recording_is_for_add_one_at_most(monkeypatch):
         torch.testing.assert_close(compiled(x, edge_index), layer(x, edge_index))
     assert compiled.status().reason is None
     assert [len(recordings._confirmed) for recordings in made] == [1]
+
+
+def test_views_of_the_same_elements_are_recorded_once():
+    def recorded(nodes, loops):
+        edges = graph(nodes, 3 * nodes, nodes)[1]
+        edges[1] = torch.where(edges[0] == edges[1], (edges[1] + 1) % nodes, edges[1])
+        edges[1, :loops] = edges[0, :loops]
+        tape = Tape({"edge_index": edges}, nodes, edges.shape[1])
+        with tape:
+            first, again = edges[0], edges[-2].view(-1, 1).expand(edges.size(1), 4)[:, 2]
+            loops = edges[:, edges[0] == edges[1]].size(1)
+            outs = {
+                "first": first,
+                "again": again,
+                "by_loop": torch.ones(1, 3).expand(loops, 3),
+                "written": torch.zeros(tape.rows[0]).index_add_(
+                    0, again, torch.ones(edges.size(1))
+                ),
+            }
+        return tape.recording(outs), outs, edges
+
+    one, _, _ = recorded(40, 1)
+    other, _, _ = recorded(50, 1)
+    assert one.key == other.key
+    _, expected, edges = recorded(60, 5)
+    found = one.run(60, None, {"edge_index": edges})
+    assert all(torch.equal(found[name], rows) for name, rows in expected.items())
+    assert found["first"] is found["again"]

@@ -74,6 +74,17 @@ def sage(v, w):
     return torch.cat([mean, min(u.h for u in v.innbs), v.h], -1) @ w
 
 
+def gaan(v, query, key, value, near, gate, out):
+    """Gated attention (Zhang et al., UAI 2018), one head."""
+    scores = [exp(dot(v.h @ query, u.h @ key) / 8) for u in v.innbs]
+    read = sum(
+        s / sum(scores) * leaky_relu(u.h @ value, 0.1) for s, u in zip(scores, v.innbs, strict=True)
+    )
+    mean = sum(u.h for u in v.innbs) / max(len(v.innbs), 1)
+    seen = torch.cat([v.h, max(u.h @ near for u in v.innbs), mean], -1)
+    return torch.cat([v.h, torch.sigmoid(dot(seen, gate)) * read], -1) @ out
+
+
 NODE, TYPED = {"h": H}, {"type": EDGE_TYPE, "weight": WEIGHT}
 FUNCTIONS = {
     gcn: ({"h": H, "norm": NORM}, {}, {"w": W, "b": BIAS}),
@@ -83,6 +94,15 @@ FUNCTIONS = {
     best_relation: (NODE, TYPED, {}),
     within: (NODE, TYPED, {"w": drawn(TYPES, WIDTH)}),
     sage: (NODE, {}, {"w": drawn(3 * WIDTH, 4)}),
+    gaan: (
+        NODE,
+        {},
+        {
+            **{name: drawn(WIDTH, 4) for name in ("query", "key", "value", "near")},
+            "gate": drawn(2 * WIDTH + 4),
+            "out": drawn(WIDTH + 4, 4),
+        },
+    ),
 }
 
 

@@ -152,7 +152,7 @@ class OnDictionaries(EdgeModule):
         self._check(values, edge_types, node_types)
         form = {name: forms.get(name, value) for name, value in named.items()}
         call = tuple(form.pop(str(i)) for i in range(len(args))), form
-        keeps_apart = type(self.module).__name__ == "HANConv"
+        keeps_apart = any(type(part).__name__ == "HANConv" for part in self.module.modules())
         return TypedArguments(
             values,
             features,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -20,6 +21,10 @@ from hetune.variants.graph.edge_batch import EdgeBatch
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.limitation import limitation
 
+_MOST_FREE = 1 << 16
+"""Triples of a batch that is kept for another call: binding takes next to nothing of longer ones'
+time."""
+
 
 class ScoreCall(Call):
     """A call of a score function.
@@ -29,9 +34,10 @@ class ScoreCall(Call):
         triples: Integers [B] each: heads, relations and tails.
         entities: A table [N, *row shape] by the program's names.
         num_entities: N.
+        free: At most one batch that no call uses, to take other triples.
     """
 
-    __slots__ = ("_adapter", "_entities", "_num_entities", "_triples")
+    __slots__ = ("_adapter", "_entities", "_free", "_num_entities", "_triples")
 
     def __init__(
         self,
@@ -39,9 +45,10 @@ class ScoreCall(Call):
         triples: tuple[Tensor, ...],
         entities: Mapping[str, Tensor],
         num_entities: int,
+        free: list[EdgeBatch],
     ) -> None:
         self._adapter, self._triples = adapter, triples
-        self._entities, self._num_entities = entities, num_entities
+        self._entities, self._num_entities, self._free = entities, num_entities, free
 
     @property
     def features(self) -> tuple[Tensor, ...]:
@@ -71,6 +78,10 @@ class ScoreCall(Call):
         """
         heads, rels, tails = self._triples
         counts = self._num_entities, self._adapter.num_relations
+        with suppress(IndexError):  # none is free
+            batch = self._free.pop()
+            if (batch.num_nodes, batch.num_etypes) == counts and batch.takes(heads, tails, rels):
+                return batch
         try:
             return EdgeBatch(heads, tails, rels, num_nodes=counts[0], num_etypes=counts[1])
         except GraphError:
@@ -83,6 +94,9 @@ class ScoreCall(Call):
 
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Tensor:
         """[B]."""
+        is_free = graph.num_edges <= _MOST_FREE and not results[0].requires_grad
+        if is_free and isinstance(graph, EdgeBatch) and graph.is_changeable:
+            self._free[:] = [graph]
         return results[0].reshape(graph.num_edges)
 
 
@@ -108,11 +122,14 @@ def adapt_score(module: ScoreLayer, call: Arguments | None) -> Adapter | Unsuppo
         lambda: traced.weights_of(module.tables),
         1 if module.num_relations is None else module.num_relations,
     )
-    adapter.read = lambda args, kwargs: _read(module, adapter, args)
+    free: list[EdgeBatch] = []
+    adapter.read = lambda args, kwargs: _read(module, adapter, args, free)
     return adapter
 
 
-def _read(module: ScoreLayer, adapter: Adapter, args: tuple[Any, ...]) -> ScoreCall | Unsupported:
+def _read(
+    module: ScoreLayer, adapter: Adapter, args: tuple[Any, ...], free: list[EdgeBatch]
+) -> ScoreCall | Unsupported:
     heads, rels, tails, *entities = args
     rows = dict(zip(module.entities, entities, strict=True))
     for name, table in rows.items():
@@ -121,4 +138,4 @@ def _read(module: ScoreLayer, adapter: Adapter, args: tuple[Any, ...]) -> ScoreC
     if not module.relations:
         rels = torch.zeros_like(rels)
     used = {param.name: rows[param.name] for param in adapter.inputs}
-    return ScoreCall(adapter, (heads, rels, tails), used, len(entities[0]))
+    return ScoreCall(adapter, (heads, rels, tails), used, len(entities[0]), free)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
+import torch
 from torch import Tensor
 
 from hetune.variants.graph import index_native
@@ -15,6 +18,30 @@ class EdgeBatch(HeteroGraph):
 
     Nothing that takes time or memory for each node is made for such plans.
     """
+
+    @property
+    def is_changeable(self) -> bool:
+        """Whether nothing is kept with it that depends on its ids."""
+        index = self.state.known(_INDEXES, None)
+        is_indexed = index is not None and index.builds > 0
+        return not is_indexed and self.state.is_by_counts and not _DERIVED & vars(self).keys()
+
+    def takes(self, src: Tensor, dst: Tensor, etype: Tensor) -> bool:
+        """Whether it has other ids from now on; if not, it is of no more use.
+
+        Args:
+            src: Integers [n].
+            dst: Integers [n].
+            etype: Integers [n].
+        """
+        given = (src, self.src, self.num_nodes), (dst, self.dst, self.num_nodes)
+        return all(
+            ids.shape == own.shape
+            and ids.dtype in _INTEGERS
+            and ids.device == own.device
+            and index_native.own_ids(ids, limit, own) is not None
+            for ids, own, limit in (*given, (etype, self.etype, self.num_etypes))
+        )
 
 
 class BatchIndex(GraphIndex):
@@ -83,4 +110,11 @@ class BatchIndex(GraphIndex):
 
 
 _COLUMNS = ("src", "dst", "etype")
-_INDEXES = GraphSlot[None, BatchIndex]()
+_INTEGERS = (torch.int64, torch.int32)
+_DERIVED = {
+    name
+    for kind in EdgeBatch.__mro__
+    for name, made in vars(kind).items()
+    if isinstance(made, cached_property)
+}
+_INDEXES = GraphSlot[None, BatchIndex](by_counts=True)

@@ -58,9 +58,9 @@ def _new(count: int) -> torch.Tensor:
     return new
 
 
-def own_ids(ids: torch.Tensor, limit: int) -> torch.Tensor | None:
-    """Integers [n] as int32, copied; None unless all are in [0, limit)."""
-    out = _new(ids.numel())
+def own_ids(ids: torch.Tensor, limit: int, out: torch.Tensor | None = None) -> torch.Tensor | None:
+    """Integers [n] as int32, copied to out [n] if given; None unless all are in [0, limit)."""
+    out = _new(ids.numel()) if out is None else out
     given = ids, ids.element_size(), ids.stride(0), ids.numel(), limit
     return out if _call("own_ids", *given, out) == ids.numel() else None
 

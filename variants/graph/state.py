@@ -16,9 +16,16 @@ class GraphSlot(Generic[_Key, _Value]):
 
     A constant of the module that fills it: no other module meets its values by accident. ``_Key``
     tells a graph's values of the kind apart; it is None where a graph has one.
+
+    Args:
+        by_counts: Whether values stay right while a graph takes other ids, as many as it had: they
+            know how many there are, and where its arrays lie.
     """
 
-    __slots__ = ()
+    __slots__ = ("by_counts",)
+
+    def __init__(self, by_counts: bool = False) -> None:
+        self.by_counts = by_counts
 
 
 class GraphState:
@@ -61,6 +68,13 @@ class GraphState:
     def known(self, slot: GraphSlot[_Key, _Value], key: _Key) -> _Value | None:
         """What `of` has for a key without an owner already, else None. Waits for nobody."""
         return self._values.get((slot, key))
+
+    @property
+    def is_by_counts(self) -> bool:
+        """Whether all values are: see `GraphSlot`."""
+        with self._lock:
+            kept: tuple[dict[Any, Any], ...] = (self._values, *self._owned.values())
+            return all(slot.by_counts for values in kept for slot, _ in values)
 
     @property
     def owners(self) -> tuple[object, ...]:

@@ -37,8 +37,9 @@ from hetune.variants.runtime.size_choices import SizeChoices
 from hetune.variants.runtime.sparse_features import SparseFeatures, without_products
 from hetune.variants.runtime.thread_watch import HELD_UP, SHORT_SECONDS, ThreadWatch
 
-_EXECUTABLES = GraphSlot[tuple[str, str], Executable]()
-_USES = GraphSlot[None, LayerUse]()
+_EXECUTABLES = GraphSlot[tuple[str, str], Executable](by_counts=True)
+"""They bind arrays; what these are made of is kept by indexes and in other slots."""
+_USES = GraphSlot[None, LayerUse](by_counts=True)
 _SPARSE = GraphSlot[str, SparseFeatures]()
 
 

@@ -20,6 +20,7 @@ from hetune.variants.program.nodes import (
     Space,
     Take,
     Type,
+    operands,
 )
 
 _MOST = 1024
@@ -107,6 +108,8 @@ def facts_of(plan: Plan) -> PlanFacts:
     edges, weights = reordered_features(program), tuple(p for p in params if p.role == "weight")
     read = {buffer.name for launch in plan.launches for buffer in launch.buffers}
     lets = plan.weights
+    needed = {name for let in lets for name in operands(let.op)}
+    made_of = tuple(param for param in weights if param.name in needed)
     return PlanFacts(
         tuple(param for param in params if param.role == "feature"),
         tuple(param.name for param in params if param.role == "constant"),
@@ -118,7 +121,7 @@ def facts_of(plan: Plan) -> PlanFacts:
         not plan.constants and all(map(takes_any_order, plan.launches)),
         weights,
         frozenset(read | {view.base for view in plan.views}),
-        Program(program.name, weights, lets, (lets[-1].name,)) if lets else None,
+        Program(program.name, made_of, lets, (lets[-1].name,)) if lets else None,
         all(map(_only_moves, lets)),
     )
 

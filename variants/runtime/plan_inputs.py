@@ -57,7 +57,7 @@ def weights_of(
     found = {name: value for name, value in given.items() if name in facts.read}
     if facts.made is not None:
         dtype = torch.float32 if facts.is_moved else dtype
-        exact = {name: value.to(dtype) for name, value in given.items()}
+        exact = {param.name: given[param.name].to(dtype) for param in facts.made.params}
         found = {**interpret_all(facts.made, exact, graph, wanted=facts.read), **found}
     return {name: materialized(value.float()) for name, value in found.items()}
 

@@ -17,7 +17,7 @@ from hetune.variants.program.nodes import Program, Space, Type
 from hetune.variants.program.text import parse, show
 from hetune.variants.program.verify import verify
 from hetune.variants.registry import atomic_files
-from hetune.variants.runtime.candidates import CandidateScores
+from hetune.variants.runtime.program_candidates import ProgramCandidates
 
 _PROGRAM = "program"
 """Of a file's metadata: the text of what the score computes."""
@@ -69,7 +69,7 @@ class ScoreModel:
         if Space.NODE not in counts:
             raise InputError("the score reads no entity: give it a table of nodes")
         self.program, self.tables = program, dict(tables)
-        self._scores = CandidateScores(program)
+        self._scores = ProgramCandidates(program)
         self.num_entities, self.num_relations = counts[Space.NODE], counts.get(Space.ETYPE)
 
     def all(self, nodes: Tensor, rels: Tensor, *, side: str = "tail") -> Tensor:

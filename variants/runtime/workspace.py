@@ -78,7 +78,7 @@ class Workspace:
             self.results = ResultMemory()
 
 
-WORKSPACES = GraphSlot[None, Workspace]()
+WORKSPACES = GraphSlot[None, Workspace](by_counts=True)
 
 
 class ResultMemory:

@@ -175,7 +175,7 @@ class _SparseGradient(torch.autograd.Function):
         ), None
 
 
-class ScoringModel(nn.Module):
+class CompiledKGEModel(nn.Module):
     """A model whose scores are compiled: its class has this one before the model's own.
 
     It has the model's attributes, parameters and parts, and what is assigned to one of them is

@@ -7,22 +7,22 @@ from functools import partial
 from torch import nn
 
 from hetune.variants.errors import InputError
-from hetune.variants.frontend.kge.model_scores import ModelScores, ScoreCompiler, ScoringModel
-from hetune.variants.frontend.kge.pyg_models import PygScoringModel, is_pyg_model, pyg_score
+from hetune.variants.frontend.kge.model_scores import CompiledKGEModel, ModelScores, ScoreCompiler
+from hetune.variants.frontend.kge.pyg_models import CompiledPygModel, is_pyg_model, pyg_score
 from hetune.variants.frontend.kge.pykeen_models import (
-    PykeenScoringModel,
+    CompiledPykeenModel,
     is_pykeen_model,
     pykeen_score,
 )
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 
 _LIBRARIES = (
-    (is_pyg_model, pyg_score, PygScoringModel),
-    (is_pykeen_model, pykeen_score, PykeenScoringModel),
+    (is_pyg_model, pyg_score, CompiledPygModel),
+    (is_pykeen_model, pykeen_score, CompiledPykeenModel),
 )
 
 
-def scoring_model(model: nn.Module, compiler: ScoreCompiler) -> ScoringModel | None:
+def compiled_kge_model(model: nn.Module, compiler: ScoreCompiler) -> CompiledKGEModel | None:
     """A model whose scores of triples are compiled; None of what is no such model.
 
     Args:
@@ -32,12 +32,12 @@ def scoring_model(model: nn.Module, compiler: ScoreCompiler) -> ScoringModel | N
     Raises:
         InputError: Its score is not compiled.
     """
-    model = model.module if isinstance(model, ScoringModel) else model
+    model = model.module if isinstance(model, CompiledKGEModel) else model
     for is_of_library, read, kind in _LIBRARIES:
         if is_of_library(model):
             try:
                 scores = ModelScores(partial(read, model), compiler)
             except NotTraceable as error:
                 raise InputError(f"{type(model).__name__} is not compiled: {error}") from None
-            return kind.of(model, scores, partial(scoring_model, compiler=compiler))
+            return kind.of(model, scores, partial(compiled_kge_model, compiler=compiler))
     return None

@@ -10,13 +10,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from hetune.variants.frontend.kge.layer import RowPlace
-from hetune.variants.frontend.kge.model_scores import ModelScore, ScoringModel, use_name
+from hetune.variants.frontend.kge.model_scores import CompiledKGEModel, ModelScore, use_name
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 
 _TRIPLE = (RowPlace.HEAD, RowPlace.RELATION, RowPlace.TAIL)
 
 
-class PygScoringModel(ScoringModel):
+class CompiledPygModel(CompiledKGEModel):
     """A model of ``torch_geometric.nn.kge``, whose scores are compiled."""
 
     def forward(self, head_index: Tensor, rel_type: Tensor, tail_index: Tensor) -> Any:

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.frontend.kge.layer import RowPlace
-from hetune.variants.frontend.kge.model_scores import ModelScore, ScoringModel, use_name
+from hetune.variants.frontend.kge.model_scores import CompiledKGEModel, ModelScore, use_name
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 
 Representations = Sequence[tuple[str, Any]]
 """Of entities or relations: by name."""
 
 
-class PykeenScoringModel(ScoringModel):
+class CompiledPykeenModel(CompiledKGEModel):
     """A ``pykeen.models.ERModel``, whose scores are compiled."""
 
     training: bool

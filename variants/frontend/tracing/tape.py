@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from hetune.variants.frontend.tracing.counts import TracedSize, count
 from hetune.variants.frontend.tracing.dropout import is_training
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.recorded_steps import simplified
 from hetune.variants.frontend.tracing.recording import Recording, Slot, Step, filled, slots_in
 from hetune.variants.frontend.tracing.symbols import Symbol, replaced, symbols_in
 
@@ -168,7 +169,8 @@ class Tape(TorchFunctionMode):
         """All that was recorded, as far as these tensors need it. Nothing more is."""
         self._inside += 1
         slots = {name: self._slots[id(tensor)] for name, tensor in outputs.items()}
-        found = Recording(self._steps, self._inputs, slots, self._graph)
+        steps, slots = simplified(self._steps, self._values, slots)
+        found = Recording(steps, self._inputs, slots, self._graph)
         if not self._is_replayable:
             found.key = object()
         self._values.clear()

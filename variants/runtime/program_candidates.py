@@ -14,7 +14,7 @@ SIDES = {"head": End.SRC, "tail": End.DST}
 """The ends of the edges that triples are."""
 
 
-class CandidateScores:
+class ProgramCandidates:
     """Scores candidates by a program whose result is one number of each edge.
 
     Args:

@@ -11,14 +11,14 @@ from hetune.variants.frontend.kge.layer import ScoreLayer, ScoreOfRows
 from hetune.variants.frontend.kge.tables import ScoreTables
 from hetune.variants.frontend.kge.trace import TracedScore, trace_score
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
-from hetune.variants.runtime.candidates import CandidateScores
+from hetune.variants.runtime.program_candidates import ProgramCandidates
 from hetune.variants.runtime.score_model import ScoreModel
 
 _TRIPLES_AT_ONCE = 1 << 16
 """That a function which is no program scores."""
 
 
-class ScoreCandidates:
+class FunctionCandidates:
     """A score function with tables of one kind.
 
     Args:
@@ -31,7 +31,7 @@ class ScoreCandidates:
         self._traced: TracedScore | None = None
         try:
             self._traced = trace_score(self._layer(given), given.entities)
-            self._scores = CandidateScores(self._traced.program)
+            self._scores = ProgramCandidates(self._traced.program)
         except NotTraceable as error:
             self._reason = str(error)
 
