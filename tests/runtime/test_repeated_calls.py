@@ -1,5 +1,6 @@
 """Calls that come again are not read again, and yet nothing that changed goes unnoticed."""
 
+import gc
 import weakref
 
 import pytest
@@ -63,6 +64,7 @@ def test_edges_that_change_are_read(repeated, monkeypatch):
     assert len(reads) == 3
     held = weakref.ref(edges)
     del edges
+    gc.collect()
     assert held() is None
 
 

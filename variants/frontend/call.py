@@ -11,7 +11,6 @@ from torch import Tensor
 
 from hetune.variants.graph.hetero import HeteroGraph
 
-
 Alike = Callable[[tuple[Any, ...]], "Call | None"]
 """Reads arguments; None where the module has changed."""
 
