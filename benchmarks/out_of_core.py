@@ -54,7 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         def child(*given: str) -> Any:
             command = [sys.executable, __file__, "--folder", name, "--memory", options.memory]
-            done = subprocess.run([*command, "--child", *given], check=True, stdout=subprocess.PIPE)
+            heaps = {**os.environ, "MALLOC_ARENA_MAX": "1"}  # as `hetune run --memory` has it
+            command += ["--child", *given]
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=heaps)
             return json.loads(done.stdout)
 
         for layer in layers_of(options.layers):

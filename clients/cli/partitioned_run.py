@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from hetune.variants.partition.partitions import GraphPartitions, Partitions
 from hetune.variants.partition.row_files import identity_of
 from hetune.variants.partition.run import run_partitions
 
+_ARENA_MAX = -8  # of malloc.h
 _LEAST = 1 << 26
 """Bytes that are worth trying with."""
 
@@ -67,6 +69,7 @@ class PartitionedRun:
         edges = self.out.with_name(f"{self.out.name}.edges")
         if not {self.out.resolve(), edges.resolve()}.isdisjoint(given):
             raise InputError(f"--out: {self.out} is what is read: name another file")
+        _share_heap()
         start = time.perf_counter()
         partitions = self._partitions(edges)
         say(
@@ -104,13 +107,24 @@ class PartitionedRun:
         """Those there are, those of a file, or of a graph in memory."""
         path = Path(self.graph.name)
         if (path / RECORD).is_file():
-            return EdgeFolder(path)
+            return _verified(path)
         is_changed = self.graph.inverse or self.graph.self_loops
         is_plain = self.graph.format is None and not self.graph.read and not is_changed
         if not (is_plain and path.is_file() and path.suffix in ENDINGS):
             return GraphPartitions(self.layer.graph_for(self.graph.open()))
         with suppress(GraphFileError):
-            found = EdgeFolder(folder)
-            if found.source == identity_of(path):
-                return found
+            if EdgeFolder(folder).source == identity_of(path):
+                return _verified(folder)
         return partition_edges(path, folder)
+
+
+def _verified(folder: Path) -> EdgeFolder:
+    found = EdgeFolder(folder)
+    found.verify()
+    return found
+
+
+def _share_heap() -> None:
+    """Lets threads take what others have freed, where glibc would give each a heap of its own."""
+    with suppress(AttributeError):
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)

@@ -56,6 +56,12 @@ def test_what_is_read_is_never_written_over(hetune, given):
     moved = parts.rename(folder / "kept")
     assert hetune("run", moved, *options, "--memory", "64GB").exit_code == 0
     assert moved.is_dir()
+    (folder / "out.npy").unlink()
+    column = np.load(moved / "src.npy", mmap_mode="r+")
+    column[0] ^= 1
+    column.flush()
+    assert hetune("run", moved, *options, "--memory", "64GB").exit_code == 2
+    assert not (folder / "out.npy").exists()
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol, Self, TypeAlias
 
 import numpy as np
@@ -99,7 +99,10 @@ class Executor(Protocol):
 
 
 class InOrder:
-    """Computes one part after the other, in this process, and reads the next one meanwhile."""
+    """Computes one part after the other, in this process, and reads the next one meanwhile.
+
+    Once a part did not fit, none is read before it is its turn.
+    """
 
     slots, least = 2, 1
 
@@ -109,17 +112,21 @@ class InOrder:
 
     def start(self, first: int, last: int) -> None:
         """Has a part read."""
-        read = self._reader.submit(self._parts.read, first, last)
+        read: Callable[[], PartInputs] = partial(self._parts.read, first, last)
+        if self._reads_ahead:
+            read = self._reader.submit(read).result
         self._started.append(((first, last), read))
 
     def result(self) -> tuple[tuple[int, int], PartRows]:
         """Computes the first part that is left."""
         ranges, read = self._started.popleft()
-        return ranges, self._parts.run(*ranges, read.result)
+        rows = self._parts.run(*ranges, read)
+        self._reads_ahead &= rows is not None
+        return ranges, rows
 
     def __enter__(self) -> Self:
-        self._started = deque[tuple[tuple[int, int], Future[PartInputs]]]()
-        self._reader = ThreadPoolExecutor(1, "hetune-read")
+        self._started = deque[tuple[tuple[int, int], Callable[[], PartInputs]]]()
+        self._reader, self._reads_ahead = ThreadPoolExecutor(1, "hetune-read"), True
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -170,6 +170,7 @@ class _LayerRun:
             low, high = int(bounds[first]), int(bounds[last])
             digest = self.writer.write(low, found[0])
             self.written.append(FinishedPart(self.number, low, high, digest, found[1]))
+            found = None  # the next part needs the room
             progress.add(int(starts[last] - starts[first]))
             if time.monotonic() >= self.due:
                 self._commit()
