@@ -8,6 +8,7 @@ from hetune.service.core.formats import arrow_stream
 from hetune.service.core.formats.message import MEDIA_TYPE, pack
 
 GRAPH = {"src": torch.tensor([0, 1]), "dst": torch.tensor([1, 2]), "etype": torch.tensor([0, 1])}
+IDS = torch.tensor([0, 1])
 RUN = {f"graph/{name}": tensor for name, tensor in GRAPH.items()} | {"x": torch.ones(3, 4)}
 LAYER = '{"in_channels": 4, "num_relations": 2, "layers": [{"layer": "rgcn", "out_channels": 3}]}'
 WEIGHTS = {"0.weight": torch.ones(2, 4, 3), "0.bias": torch.ones(3), "0.root": torch.ones(4, 3)}
@@ -17,6 +18,8 @@ CONTAINERS = {
     "/v1/graphs/{id}/features/{name}": pack("{}", {"x": torch.ones(3, 4)}),
     "/v1/models/{name}/infer": pack('{"graph": {}}', RUN),
     "/v1/models/{name}/select": pack('{"graph": {}}', RUN),
+    "/v1/models/{name}/score": pack("{}", dict.fromkeys(("heads", "rels", "tails"), IDS)),
+    "/v1/models/{name}/top-k": pack("{}", dict.fromkeys(("nodes", "rels"), IDS)),
     "/v1/models/{name}/versions/{version}": pack(LAYER, WEIGHTS),
 }
 """OpenAPI calls a container a string of bytes, and has no words for which strings are some."""
