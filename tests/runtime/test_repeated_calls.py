@@ -1,5 +1,8 @@
 """Calls that come again are not read again, and yet nothing that changed goes unnoticed."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from torch import nn
@@ -23,7 +26,7 @@ def repeated(monkeypatch):
     reads, prepare = [], CompiledLayer._prepare
 
     def read(self, *args, **kwargs):
-        reads.append(args)
+        reads.append(1)
         return prepare(self, *args, **kwargs)
 
     monkeypatch.setattr(CompiledLayer, "_prepare", read)
@@ -43,6 +46,26 @@ def test_what_comes_again_is_not_read_again(repeated):
     out = torch.empty(GRAPH.num_nodes, 7)
     torch.testing.assert_close(layer(x, GRAPH, out=out), out)
     assert reads == []
+
+
+@torch.no_grad()
+def test_edges_that_change_are_read(repeated, monkeypatch):
+    nn = pytest.importorskip("torch_geometric.nn")
+    module, reads = nn.SAGEConv(7, 5).eval(), repeated[3]
+    layer, x, edges = hetune.compile(module), torch.randn(20, 7), torch.randint(20, (2, 60))
+    for _ in range(3):
+        torch.testing.assert_close(layer(x, edges), module(x, edges))
+    assert len(reads) == 1
+    edges[1, :20] = 3
+    torch.testing.assert_close(layer(x, edges), module(x, edges))
+    module.aggr_module = nn.aggr.MaxAggregation()
+    with pytest.warns(FallbackWarning, match="aggr_module was replaced"):
+        layer(x, edges)
+    assert len(reads) == 3
+    held = weakref.ref(edges)
+    del edges
+    gc.collect()
+    assert held() is None
 
 
 @torch.no_grad()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from hetune.variants.graph.hetero import HeteroGraph
+
+Alike = Callable[[tuple[Any, ...]], "Call | None"]
+"""Reads arguments; None where the module has changed."""
 
 
 class Call(ABC):
@@ -73,6 +77,16 @@ class Call(ABC):
             graph: As of `inputs`.
             results: The program's, float32 [rows, *row shape]; edges in the order of ``graph.src``.
         """
+
+    def alike(self, args: tuple[Any, ...]) -> Alike | None:
+        """What reads calls that differ in their first argument's numbers alone, or None.
+
+        It holds nothing that the call gave.
+
+        Args:
+            args: Of this call, which gave no others.
+        """
+        return None
 
     def gradient_refusal(self) -> str | None:
         """Why gradients of the program are not the call's, or None. Asked where some are needed."""

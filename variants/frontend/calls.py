@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from hetune.variants.errors import GraphError, InputError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
-from hetune.variants.frontend.call import Call
+from hetune.variants.frontend.call import Alike, Call
 from hetune.variants.frontend.edge_errors import check_edge_dict, check_edge_tensors
 from hetune.variants.frontend.tracing.arguments import as_plain, of_one_width
 from hetune.variants.frontend.tracing.sparse_tensors import is_sparse, made_of
@@ -106,6 +106,17 @@ class LayerCall(Call):
             )
         check_device("x", x, graph)
         return {"x": x}
+
+    def alike(self, args: tuple[Any, ...]) -> Alike | None:
+        """Those with rows, and with the same edges as they were given."""
+        adapter, (x, *edges) = self._adapter, args
+        if x is not self.x:
+            return None
+        if len(edges) == 1 and edges[0] is self._edges:
+            return lambda args: LayerCall(adapter, *args)
+        if isinstance(self._edges, tuple) and [*map(id, edges)] == [*map(id, self._edges)]:
+            return lambda args: LayerCall(adapter, args[0], (args[1], args[2]))
+        return None
 
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Tensor | dict[str, Tensor]:
         """The result [N, width] as the call wants it: dictionaries get views per node type."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from hetune.variants.errors import GraphError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.frontend.autocast import full_precision
-from hetune.variants.frontend.call import Call
+from hetune.variants.frontend.call import Alike, Call
 from hetune.variants.frontend.calls import joined
 from hetune.variants.frontend.edge_errors import check_edge_tensors
 from hetune.variants.frontend.traced_graphs import (
@@ -158,6 +158,10 @@ class TracedReader:
             return recordings
         return TracedCall(self, self._module, arguments, mode, recordings)
 
+    def is_as_in(self, mode: tuple[bool, ...]) -> bool:
+        """Whether the layer is in a mode, and its attributes are what they were."""
+        return self._state.change() is None and mode_of(self._parts) == mode
+
     def _in_mode(
         self, arguments: CallArguments, mode: tuple[bool, ...]
     ) -> Unsupported | Recordings:
@@ -277,6 +281,22 @@ class TracedCall(Call):
             of_nodes = {p.name for p in params if p.type.space is Space.NODE}
             given |= {n: of_graph.order.sorted(given[n]) for n in of_nodes & given.keys()}
         return {**given, **of_graph.constants}
+
+    def alike(self, args: tuple[Any, ...]) -> Alike | None:
+        """Those with as many rows of nodes, where nothing given had to be taken apart."""
+        reader, module, arguments = self._reader, self._module, self._arguments
+        names, values = [*arguments.values], [*arguments.values.values()]
+        if [*map(id, args)] != [*map(id, values)] or names[0] not in arguments.features:
+            return None
+        mode, recordings, blank = self._mode, self._recordings, replace(arguments, values={})
+
+        def read(args: tuple[Any, ...]) -> Call | None:
+            if not reader.is_as_in(mode):
+                return None
+            given = replace(blank, values=dict(zip(names, args, strict=True)))
+            return TracedCall(reader, module, given, mode, recordings)
+
+        return read
 
     def _rows(self, feature: str) -> Tensor:
         parts = [self._arguments.values[name] for name in self._reader.traced.rows[feature]]

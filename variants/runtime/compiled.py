@@ -16,7 +16,6 @@ from hetune.variants.errors import InputError, VariantError
 from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported, is_wrapper
 from hetune.variants.frontend.autocast import Autocast, cast, full_precision
 from hetune.variants.frontend.call import Call
-from hetune.variants.frontend.calls import flattened
 from hetune.variants.frontend.dropout import draw_masks
 from hetune.variants.frontend.pyg_lazy import initialize
 from hetune.variants.frontend.type_order import NAME_TYPES, order_of
@@ -172,30 +171,32 @@ class CompiledLayer(ModuleWrapper):
         if out is not None and (not isinstance(out, Tensor) or is_wrapper(out)):
             raise InputError(f"out is a {type(out).__name__}: give a tensor that has memory")
         options = variant, memory_limit, out
-        if not kwargs and (rows := self._run_again(args, options)) is not None:
-            return rows
+        if not kwargs and (found := self._run_again(args, options)) is not None:
+            return found
         run = partial(self._run_once, kwargs, options)
         if not global_hooks.are_registered():
             return run(self.module, args)
         without_hooks = partial(run, self.module.forward)
         return global_hooks.run_between(self.module, args, kwargs, without_hooks)
 
-    def _run_again(self, args: tuple[Any, ...], options: CompiledOptions) -> Tensor | None:
+    def _run_again(self, args: tuple[Any, ...], options: CompiledOptions) -> Any:
         """The result of a call like the last one, and None of any other."""
-        last = self._repeated
-        graph = None if last is None else last.graph_of(args)
-        if last is None or graph is None or last.adapter is not self._adapter:
+        if (last := self._repeated) is None or (call := last.call(args)) is None:
             return None
-        adapter = last.adapter
-        if adapter.module is not self.module or adapter.refusal() or adapter.mode_refusal():
+        adapter, graph, (_, memory_limit, out) = last.adapter, last.graph(), options
+        if graph is None or adapter is not self._adapter or adapter.module is not self.module:
             return None
-        policy = self._policy.limited(options[1])
+        if adapter.refusal() or adapter.mode_refusal() or adapter.graph_refusal(graph):
+            return None
+        if out is not None and not call.takes_out:
+            return None
+        policy, inputs = self._policy.limited(memory_limit), call.inputs(graph)
         try:
-            (rows,) = self._results(adapter, args[1], graph, policy, options, {"x": args[0]})
+            results = self._results(adapter, call.edges, graph, policy, options, inputs)
         except OutgrownError:
             return None
         self._last.has_gradients = False
-        return flattened(rows)
+        return call.result(graph, results)
 
     def _run_once(
         self,
@@ -217,6 +218,9 @@ class CompiledLayer(ModuleWrapper):
         else:
             if isinstance(found, Unsupported):
                 return self._fall_back(original, found, args, kwargs, options)
+            adapter, call, graph = prepared
+            is_one = adapter.dtype is torch.float32 and not (kwargs or self._last.has_gradients)
+            self._repeated = RepeatedCall.of(adapter, call, graph, args) if is_one else None
             return found
         others = (*options[:2], None)
         rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, others)
@@ -254,7 +258,6 @@ class CompiledLayer(ModuleWrapper):
                     return found
                 results = found
         self._last.has_gradients = any(rows.requires_grad for rows in results)
-        self._repeated = RepeatedCall.of(adapter, call, graph)
         return cast(call.result(graph, results), dtypes)
 
     def _results(

@@ -3,57 +3,90 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from hetune.variants.frontend.adapter import Adapter
-from hetune.variants.frontend.calls import LayerCall
+from hetune.variants.frontend.call import Alike, Call
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime import global_hooks
 from hetune.variants.runtime.modes import is_plain
+from hetune.variants.runtime.seen import SeenTensor
 
 
 class RepeatedCall:
-    """A call with rows and a `HeteroGraph`, of float32, that ran compiled.
+    """A call with rows of float32, and edges, that ran compiled and needed no gradients.
 
     It holds neither.
 
     Args:
         adapter: Of the layer.
-        x: The rows.
-        given: The graph, as given.
+        alike: Reads calls like it.
         graph: What it ran on.
+        args: All that it gave.
+
+    Attributes:
+        adapter: As given.
+        graph: As given, while it lives.
     """
 
-    def __init__(self, adapter: Adapter, x: Tensor, given: HeteroGraph, graph: HeteroGraph) -> None:
-        self.adapter, self._graph, self._given = adapter, weakref.ref(graph), weakref.ref(given)
+    def __init__(
+        self, adapter: Adapter, alike: Alike, graph: HeteroGraph, args: tuple[Any, ...]
+    ) -> None:
+        self.adapter, self._alike, self.graph = adapter, alike, weakref.ref(graph)
+        x, *others = args
         self._shape, self._device, self._kind = x.shape, x.device, x.device.type
+        self._others = seen = list[_Seen]()
+        seen += [_seen(each, lambda _: seen.clear()) for each in others]
 
     @classmethod
-    def of(cls, adapter: Adapter, call: object, graph: HeteroGraph) -> RepeatedCall | None:
+    def of(
+        cls, adapter: Adapter, call: Call, graph: HeteroGraph, args: tuple[Any, ...]
+    ) -> Self | None:
         """A call that is one, else None."""
-        if type(call) is not LayerCall or adapter.dropout:
+        if adapter.dropout or len(args) < 2 or not _is_plain(args[0]):
             return None
-        x, given = call.x, call.edges
-        if not (isinstance(x, Tensor) and isinstance(given, HeteroGraph)):
+        if not all(isinstance(each, HeteroGraph) or _is_counted(each) for each in args[1:]):
             return None
-        return cls(adapter, x, given, graph) if adapter.dtype is torch.float32 else None
+        alike = call.alike(args)
+        return None if alike is None else cls(adapter, alike, graph, args)
 
-    def graph_of(self, args: tuple[Any, ...]) -> HeteroGraph | None:
-        """The graph of another call that reads as this one did, which needs no gradients; or None.
+    def call(self, args: tuple[Any, ...]) -> Call | None:
+        """Another call that reads as this one did and needs no gradients, or None.
 
         What its module is now has to be asked beside.
 
         Args:
             args: All that it gives.
         """
-        if len(args) != 2 or self._given() is not args[1]:
+        x, *others = args or (None,)
+        fits = _is_plain(x) and x.shape == self._shape and x.device == self._device
+        if not fits or not is_plain(self._kind) or global_hooks.are_registered():
             return None
-        x = args[0]
-        if type(x) is not Tensor or x.is_nested or x.layout is not torch.strided:
+        if not others or len(others) != len(self._others):
             return None
-        fits = x.dtype is torch.float32 and x.shape == self._shape and x.device == self._device
-        is_plain_run = is_plain(self._kind) and not global_hooks.are_registered()
-        return self._graph() if fits and is_plain_run else None
+        for seen, each in zip(self._others, others, strict=True):
+            is_now = seen.is_now(each) if isinstance(seen, SeenTensor) else seen() is each
+            if not is_now:
+                return None
+        return self._alike(args)
+
+
+_Seen = SeenTensor | weakref.ref[HeteroGraph]
+
+
+def _seen(given: Tensor | HeteroGraph, forget: Any) -> _Seen:
+    return weakref.ref(given) if isinstance(given, HeteroGraph) else SeenTensor(given, forget)
+
+
+def _is_plain(x: object) -> bool:
+    """Whether these are rows of float32 as `torch.empty` makes them."""
+    is_tensor = type(x) is Tensor and not x.is_nested and x.layout is torch.strided
+    return is_tensor and x.dtype is torch.float32  # type: ignore[attr-defined]
+
+
+def _is_counted(given: object) -> bool:
+    """Whether this is a tensor that counts the writes to it."""
+    return type(given) is Tensor and given.layout is torch.strided and not given.is_inference()
