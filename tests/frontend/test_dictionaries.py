@@ -233,3 +233,23 @@ def test_a_layer_of_relations_is_one_program_or_one_for_each_relation():
     assert "not all treated alike" in str(found["convs.2"])
     assert all(layer.variant for layer in found.values() if layer.otherwise == "original")
     assert "convs.1" in fast.explain(*given)
+
+
+class Stacked(nn.Module):
+    """Types of nodes have as many results as relations lead to them."""
+
+    def __init__(self):
+        super().__init__()
+        convs = {kind: pyg.SAGEConv(WIDTH, 4) for kind in ETYPES}
+        self.conv = pyg.HeteroConv(convs, aggr=None)
+
+    def forward(self, x_dict, edge_index_dict):
+        return {name: rows.relu() for name, rows in self.conv(x_dict, edge_index_dict).items()}
+
+
+@torch.no_grad()
+def test_results_of_types_may_differ_in_shape():
+    model, given = randomized(Stacked()), data()
+    fast, expected = hetune.compile(model, mode="whole", backend="torch"), model(*given)
+    assert len({rows.shape[1:] for rows in expected.values()}) > 1
+    assert_equal(fast(*given), expected)

@@ -65,9 +65,16 @@ class TracedLoop(LoopTerms):
             if len(own) == 1:
                 kind = self.ends[next(iter(own))][1]
             place = places[name] = self.node_types.index(kind)
-            if all(vector[place] is not None for vector in vectors):
-                vectors.append([None] * len(self.node_types))
-            next(vector for vector in vectors if vector[place] is None)[place] = name
+            shape = self._old_types[name].shape
+            fit = (
+                vector
+                for vector in vectors
+                if vector[place] is None
+                and all(self._old_types[other].shape == shape for other in known(vector))
+            )
+            if (free := next(fit, None)) is None:
+                vectors.append(free := [None] * len(self.node_types))
+            free[place] = name
         return [tuple(vector) for vector in vectors], places
 
     def of_types(self, names: Names) -> str:
