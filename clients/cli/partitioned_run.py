@@ -92,7 +92,7 @@ class PartitionedRun:
         if left < _LEAST:
             raise InputError(
                 f"--memory: the process itself takes {console.size(self.memory - left)}: give "
-                f"{console.size(_LEAST)} more, at least"
+                f"{console.size(self.memory - left + _LEAST)} at least"
             )
         start = time.perf_counter()
         with console.progress_bar("edges", left=True) as update:
