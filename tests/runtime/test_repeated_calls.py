@@ -11,6 +11,7 @@ import hetune
 from hetune.variants.errors import InputError
 from hetune.variants.runtime.compiled import CompiledLayer
 from hetune.variants.runtime.fallback import FallbackWarning
+from hetune.variants.runtime.seen import SeenTensor
 from hetune.variants.testing.graphs import AWKWARD
 from hetune.variants.testing.layers import LAYERS, randomized
 
@@ -97,5 +98,36 @@ def test_all_else_is_read(repeated):
     with torch.autocast("cpu", torch.bfloat16):
         layer(x, graph)
     assert len(reads) == 5
+    layer(x, graph)
+    module.bfloat16()
+    with pytest.warns(FallbackWarning), pytest.raises(InputError, match="one float dtype"):
+        layer(x, graph)
+    module.float()
     module.bias = nn.Parameter(module.bias.double())
     assert "bias is float64" in layer.status().refusal
+
+
+@torch.no_grad()
+def test_numbers_that_outgrow_float32_are_run_twice_once(repeated, monkeypatch):
+    layer, module, x, _ = repeated
+    runs, results = [], CompiledLayer._results
+
+    def run(self, *args):
+        runs.append(1)
+        return results(self, *args)
+
+    monkeypatch.setattr(CompiledLayer, "_results", run)
+    module.weight.fill_(1.0)
+    huge = torch.full_like(x, 2e38)
+    with pytest.warns(FallbackWarning, match="outgrows float32"):
+        layer(huge, GRAPH)
+    layer(huge, GRAPH)
+    assert len(runs) == 3
+
+
+def test_another_dtype_is_another_tensor():
+    tensor = torch.ones(3)
+    seen = SeenTensor(tensor)
+    assert seen.is_now(tensor)
+    tensor.data = tensor.data.view(torch.int32)
+    assert not seen.is_now(tensor)

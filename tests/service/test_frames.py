@@ -21,6 +21,7 @@ MOST = 18
 Those of the route's coroutines count, and those of the thread that computes; not those of uvicorn,
 Starlette, torch and Python itself."""
 ROUTE = "/v1/models/m/infer"
+ROUTE_FUNCTION = "computing.<locals>.respond"
 OWN = tuple(str(path.resolve()) for path in Path(hetune.__file__).parent.iterdir())
 
 
@@ -43,7 +44,7 @@ def ways(monkeypatch) -> list[tuple[str, list[str]]]:
 
     def noting_submit(pool, *args):
         own = own_frames()
-        named = [position for position, name in enumerate(own) if name.endswith(".infer")]
+        named = [position for position, name in enumerate(own) if name.endswith(ROUTE_FUNCTION)]
         if named:
             routes.append(own[: named[0] + 1])
         return submit(pool, *args)
@@ -76,5 +77,5 @@ def test_few_frames_lie_between_a_request_and_its_kernel(tmp_path, x, ways):
     assert all(answer.equal(answers[0]) for answer in answers)
     assert {thread.rpartition("_")[0] for thread, _ in ways} == {"hetune-compute"}
     longest = max((way for _, way in ways), key=len)
-    assert longest[-1].endswith("infer")
+    assert longest[-1].endswith(ROUTE_FUNCTION)
     assert len(longest) <= MOST, "\n".join(longest)

@@ -41,9 +41,10 @@ def test_answers_of_runs_are_sent_in_pieces(tmp_path, monkeypatch, content, want
             with pytest.raises(BusyError, match="being read"), work.computing.entered():
                 pass
 
+    [infer] = [route.endpoint for route in inference.router(work).routes if route.name == "infer"]
+
     async def answer():
-        request = Request(scope, receive)
-        await (await inference.endpoint(work)(request))(scope, receive, send)
+        await (await infer(Request(scope, receive)))(scope, receive, send)
 
     asyncio.run(answer())
     assert sum(sizes) == len(content)

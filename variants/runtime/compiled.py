@@ -188,12 +188,15 @@ class CompiledLayer(ModuleWrapper):
             return None
         if adapter.refusal() or adapter.mode_refusal() or adapter.graph_refusal(graph):
             return None
+        if adapter.dtype is not torch.float32:
+            return None
         if out is not None and not call.takes_out:
             return None
         policy, inputs = self._policy.limited(memory_limit), call.inputs(graph)
         try:
             results = self._results(adapter, call.edges, graph, policy, options, inputs)
         except OutgrownError:
+            self._repeated = None  # numbers like these may come again, each time to run twice
             return None
         self._last.has_gradients = False
         return call.result(graph, results)

@@ -65,9 +65,10 @@ class RepeatedCall:
         fits = _is_plain(x) and x.shape == self._shape and x.device == self._device
         if not fits or not is_plain(self._kind) or global_hooks.are_registered():
             return None
-        if not others or len(others) != len(self._others):
+        known = [*self._others]  # other threads may clear them
+        if not others or len(others) != len(known):
             return None
-        for seen, each in zip(self._others, others, strict=True):
+        for seen, each in zip(known, others, strict=True):
             is_now = seen.is_now(each) if isinstance(seen, SeenTensor) else seen() is each
             if not is_now:
                 return None

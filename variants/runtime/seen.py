@@ -49,4 +49,4 @@ class SeenTensor:
 
 
 def _place(tensor: Tensor) -> object:
-    return tensor.data_ptr(), tensor.shape, tensor.stride(), is_lazy(tensor)
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, is_lazy(tensor)
