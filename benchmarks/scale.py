@@ -13,7 +13,8 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -39,18 +40,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line.add_argument("--layers", default="rgcn")
     line.add_argument("--edges", type=float, default=14e6)
     line.add_argument("--folder", type=Path, help="where files lie; a temporary one by default")
+    line.add_argument("--out", type=Path, help="where to write the cells, as JSON")
     options = line.parse_args(arguments)
     layers = options.layers.split(",")
+    cells: list[dict[str, Any]] = []
     if options.plan:
-        for name, counts in GRAPHS.items():
-            for layer in layers:
-                given = options.machines, options.cores, options.gigabits
-                found = seconds_of(EDGE_SECONDS[layer], *counts, *given)
-                print(json.dumps({"graph": name, "layer": layer, **found}))
-        return 0
-    workers = [int(number) for number in options.workers.split(",")]
-    with TemporaryDirectory(dir=options.folder) as name:
-        measure(Path(name), options.edges, layers, workers)
+        given = options.machines, options.cores, options.gigabits
+        for (name, counts), layer in product(GRAPHS.items(), layers):
+            found = seconds_of(EDGE_SECONDS[layer], *counts, *given)
+            cells.append({"graph": name, "layer": layer, **found})
+            print(json.dumps(cells[-1]))
+    else:
+        workers = [int(number) for number in options.workers.split(",")]
+        with TemporaryDirectory(dir=options.folder) as name:
+            for cell in measured(Path(name), options.edges, layers, workers):
+                cells.append(cell)
+                print(json.dumps(cell), flush=True)
+    if options.out:
+        options.out.write_text(json.dumps(cells, indent=1) + "\n", encoding="utf-8")
     return 0
 
 
@@ -77,7 +84,9 @@ def seconds_of(
     return {name: round(value, 1) for name, value in {**times, "most": max(times.values())}.items()}
 
 
-def measure(folder: Path, edges: float, layers: Sequence[str], workers: Sequence[int]) -> None:
+def measured(
+    folder: Path, edges: float, layers: Sequence[str], workers: Sequence[int]
+) -> Iterator[dict[str, Any]]:
     """Runs each layer in this process, and by numbers of workers."""
     import numpy as np
     import ray
@@ -114,7 +123,7 @@ def measure(folder: Path, edges: float, layers: Sequence[str], workers: Sequence
             cell = {"layer": layer, "edges": parts.num_edges, "workers": count}
             cell |= {"here": round(here[layer], 2), "seconds": round(seconds, 2)}
             cell |= {"predicted": round(here[layer] / min(count, os.cpu_count() or 1), 2)}
-            print(json.dumps({**cell, "efficiency": round(first / seconds / count, 2)}), flush=True)
+            yield cell | {"efficiency": round(first / seconds / count, 2)}
         ray.shutdown()
 
 

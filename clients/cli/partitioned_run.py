@@ -18,11 +18,11 @@ from hetune import distributed
 from hetune.clients.cli import console
 from hetune.clients.cli.sources import GraphSource, LayerSource
 from hetune.variants.errors import GraphFileError, InputError
-from hetune.variants.partition.edge_files import ENDINGS
+from hetune.variants.partition.edge_files import ENDINGS, EdgeFile
 from hetune.variants.partition.edge_folder import RECORD, EdgeFolder
 from hetune.variants.partition.external import partition_edges
 from hetune.variants.partition.partitions import GraphPartitions, Partitions
-from hetune.variants.partition.row_files import identity_of
+from hetune.variants.partition.row_files import identity_of, open_rows
 from hetune.variants.partition.run import run_partitions
 
 _ARENA_MAX = -8  # of malloc.h
@@ -71,7 +71,7 @@ class PartitionedRun:
             raise InputError(f"--out: {self.out} is what is read: name another file")
         _share_heap()
         start = time.perf_counter()
-        partitions = self._partitions(edges)
+        partitions = self._partitions(self.features, edges)
         say(
             f"{self.graph.name}: {partitions.num_nodes:,} nodes, {partitions.num_edges:,} edges in "
             f"{console.counted(len(partitions.bounds) - 1, 'range')}, read in "
@@ -92,7 +92,7 @@ class PartitionedRun:
         if left < _LEAST:
             raise InputError(
                 f"--memory: the process itself takes {console.size(self.memory - left)}: give "
-                f"{console.size(_LEAST)} more, at least"
+                f"{console.size(self.memory - left + _LEAST)} at least"
             )
         start = time.perf_counter()
         with console.progress_bar("edges", left=True) as update:
@@ -103,7 +103,7 @@ class PartitionedRun:
         if isinstance(partitions, EdgeFolder) and partitions.path == edges:  # made for this run
             shutil.rmtree(edges, ignore_errors=True)
 
-    def _partitions(self, folder: Path) -> Partitions:
+    def _partitions(self, features: Path, folder: Path) -> Partitions:
         """Those there are, those of a file, or of a graph in memory."""
         path = Path(self.graph.name)
         if (path / RECORD).is_file():
@@ -112,16 +112,19 @@ class PartitionedRun:
         is_plain = self.graph.format is None and not self.graph.read and not is_changed
         if not (is_plain and path.is_file() and path.suffix in ENDINGS):
             return GraphPartitions(self.layer.graph_for(self.graph.open()))
+        num_nodes = None  # as the file says; the last nodes may have no edges
+        if EdgeFile(path).node_counts is None:
+            num_nodes = len(open_rows(features, None))
         with suppress(GraphFileError):
-            if EdgeFolder(folder).source == identity_of(path):
+            kept = EdgeFolder(folder)
+            if kept.source == identity_of(path) and num_nodes in (None, kept.num_nodes):
                 return _verified(folder)
-        return partition_edges(path, folder)
+        return partition_edges(path, folder, num_nodes=num_nodes)
 
 
 def _verified(folder: Path) -> EdgeFolder:
-    found = EdgeFolder(folder)
-    found.verify()
-    return found
+    EdgeFolder(folder).verify()
+    return EdgeFolder(folder)  # pages that were read are no longer the process's
 
 
 def _share_heap() -> None:

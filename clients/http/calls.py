@@ -7,7 +7,7 @@ of results and errors is said of those methods.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -188,8 +188,13 @@ def put_model(
         description, weights = describe_scores(layers)
     elif isinstance(layers, nn.Module) and not isinstance(layers, nn.Sequential | nn.ModuleList):
         description, weights = describe_traced(layers, example, vocabulary, precision)
-    else:
+    elif isinstance(layers, Iterable):
         description, weights = describe([*layers], jumping, vocabulary, precision)
+    else:
+        raise InputError(
+            f"a {type(layers).__name__} is no model: give layers, a module, or a ScoreModel, such "
+            "as a score function's model(...)"
+        )
     body = Pieces(description.model_dump_json(), weights)
     return ServiceCall("PUT", _version_path(name, version), nothing, body)
 

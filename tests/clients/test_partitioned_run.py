@@ -3,10 +3,12 @@
 import sys
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
 import hetune as library
+from hetune.clients.cli.partitioned_run import _verified
 from hetune.clients.cli.sources import LayerSource
 from hetune.variants.partition.external import partition_edges
 from hetune.variants.testing.graphs import typed_graph
@@ -38,6 +40,28 @@ def test_the_file_has_the_rows_of_a_run_in_memory(hetune, given):
         assert "wrote [500, 32] float32" in result.stdout
         assert np.array_equal(np.load(folder / "out.npy"), expected) == (not extra)
         assert sorted(p.name for p in folder.iterdir()) == ["g.npz", "out.npy", "x.npy"]
+
+
+def test_the_last_nodes_of_a_file_of_edges_may_have_no_edges(hetune, given):
+    options, folder, _ = given
+    edges = torch.stack((GRAPH.src, GRAPH.dst, GRAPH.etype)).long()
+    np.save(folder / "e.npy", edges[:, (edges[:2] < 400).all(0)].numpy())
+    result = hetune("run", folder / "e.npy", *options, "--memory", "64GB")
+    assert result.exit_code == 0, result.output
+    assert np.load(folder / "out.npy").shape == (500, 32)
+    np.save(folder / "x.npy", np.load(folder / "x.npy")[:300])
+    few = hetune("run", folder / "e.npy", *options, "--memory", "64GB")
+    assert few.exit_code == 2
+    assert "there are to be 300" in " ".join(few.stderr.split())
+
+
+def test_edges_that_were_verified_take_no_memory(tmp_path):
+    np.save(tmp_path / "e.npy", np.arange(8_000_000).reshape(2, -1) % 1000)
+    partition_edges(tmp_path / "e.npy", tmp_path / "parts")
+    before = psutil.Process().memory_info().rss
+    verified = _verified(tmp_path / "parts")
+    assert psutil.Process().memory_info().rss - before < 16e6  # of 32 MB at least
+    assert verified.num_edges == 4_000_000
 
 
 def test_what_is_read_is_never_written_over(hetune, given):

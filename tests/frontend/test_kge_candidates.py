@@ -120,9 +120,9 @@ def test_chunks_of_negatives(name):
 
 def test_what_does_not_fit_is_refused():
     score, tables = hetune.kge.score(distmult), {"entity": ENTITY, "r": RELATION}
-    with pytest.raises(InputError, match=r"heads\[0\] is 13: there are 13 entities"):
+    with pytest.raises(InputError, match=r"nodes\[0\] is 13: there are 13 entities"):
         score.all(NODES[:1] * 0 + 13, RELS[:1], **tables)
-    with pytest.raises(InputError, match=r"tails\[0\] is -1: there are 13 entities"):
+    with pytest.raises(InputError, match=r"nodes\[0\] is -1: there are 13 entities"):
         score.all(NODES[:1] * 0 - 1, RELS[:1], side="head", **tables)
     with pytest.raises(InputError, match=r"rels\[0\] is 3: there are 3 relations"):
         score.all(NODES[:1], RELS[:1] * 0 + 3, **tables)

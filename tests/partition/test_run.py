@@ -138,6 +138,15 @@ def test_what_cannot_run_in_parts_is_refused(tmp_path):
         run_partitions(compiled, PARTS, X, out, memory=50_000)
     with pytest.raises(InputError, match="499 rows of features, and 500 nodes"):
         run_partitions(compiled, PARTS, X[1:], out, memory=MEMORY)
+    for memory in ("4GB", 4e9, 0):
+        with pytest.raises(InputError, match="an integer from 1"):
+            run_partitions(compiled, PARTS, X, out, memory=memory)
+    with pytest.raises(InputError, match="is a folder"):
+        run_partitions(compiled, PARTS, X, tmp_path, memory=MEMORY)
+    for function in (lambda x: x.mean(0), lambda x: x[:, :1], Tensor.double, Tensor.tolist):
+        with pytest.raises(InputError, match="give rows of the same shape and dtype"):
+            run_partitions([compiled, function], PARTS, X, out, memory=MEMORY)
+    assert not out.exists()
     np.save(out, X.numpy())
     for features in (out, str(out), np.load(out, mmap_mode="r")):
         with pytest.raises(InputError, match="which would be lost"):

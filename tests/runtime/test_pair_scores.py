@@ -243,6 +243,8 @@ def test_all_and_some_candidates(name):
         want = edge_by_edge(program, values, nodes, types, everyone, end)
         found = edge_scores(program, values, nodes, types, end)
         torch.testing.assert_close(found, want, rtol=1e-9, atol=1e-9)
+        none = edge_scores(program, values, nodes[:0], types[:0], end)
+        assert none.shape == (0, NODES)
         if how == "none":
             assert score is None
             continue

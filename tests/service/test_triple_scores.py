@@ -144,6 +144,12 @@ def test_what_does_not_fit_is_refused(client, http, service):
         client.score(NAME, [0, 0], [0], [0, 1])
     with pytest.raises(VariantError):
         client.score(NAME, HEADS, RELS, TAILS, variant="none")
+    with pytest.raises(InputError, match="a ScoreFunction is no model"):
+        client.put_model("function", scores[NAME])
+    with pytest.raises(InputError, match=r"nodes\[1\] is -1: there are 9 entities"):
+        client.top_k(NAME, [0, -1], [0, 0], side="head")
+    with pytest.raises(InputError, match="2 nodes and 1 rels"):
+        client.top_k(NAME, [0, 0], [0])
     with pytest.raises(InputError, match=r"rels\[0\] is 3"):
         client.top_k(NAME, [0], [3])
     with pytest.raises(InputError, match="the graph has 1 edge types"):
@@ -183,6 +189,18 @@ def test_containers_are_checked(http):
         assert http.post(path, content=pack("{}", wrong), headers=form).status_code == 400
     floats = ids | {"heads": HEADS.float()}
     assert http.post(path, content=pack("{}", floats), headers=form).status_code == 422
+    for part in ({"known": HEADS}, {"known/src": HEADS}, {"nodes/a": HEADS}):
+        body = pack("{}", {"nodes": HEADS, "rels": RELS} | part)  # no document says what is known
+        answer = http.post(f"/v1/models/{NAME}/top-k", content=body, headers=form)
+        assert answer.status_code == 400, part
+    beside = pack("{}", ids | {"heads/a": HEADS})
+    assert http.post(path, content=beside, headers=form).status_code == 400
+
+
+def test_a_model_without_entities_is_refused(tables):
+    empty = scores[NAME].model(entity=tables["entity"][:0], r=tables["r"])
+    with pytest.raises(InputError, match="cannot be served"):
+        describe_scores(empty)
 
 
 def test_tables_of_any_shape_come_back(service):

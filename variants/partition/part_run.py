@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hetune.variants.errors import MemoryLimitError
+from hetune.variants.errors import InputError, MemoryLimitError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.part import GraphPart
 from hetune.variants.partition.layers import PartitionedLayer
@@ -85,6 +85,7 @@ def run_part(
     Raises:
         MemoryLimitError: They do not fit.
         VariantError: There is no such variant.
+        InputError: A function gives something else than a row for each of its rows.
     """
     part, x = inputs.part, inputs.x
     graph, targets = part.graph, len(part.needed)
@@ -102,5 +103,17 @@ def run_part(
     with torch.no_grad():
         result = compiled(*given, variant=variant, memory_limit=left)[rows]
         for function in layer.functions:
-            result = function(result)
+            result = _checked(function(result), result)
     return result, compiled.status().variant or ""
+
+
+def _checked(found: object, rows: Tensor) -> Tensor:
+    if isinstance(found, Tensor) and (found.shape, found.dtype) == (rows.shape, rows.dtype):
+        return found
+    what = type(found).__name__
+    if isinstance(found, Tensor):
+        what = f"{found.dtype} {list(found.shape)}"
+    raise InputError(
+        f"a function of rows {rows.dtype} {list(rows.shape)} gives {what}: give rows of the same "
+        "shape and dtype"
+    )

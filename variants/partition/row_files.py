@@ -19,8 +19,8 @@ RowsLike: TypeAlias = str | os.PathLike[str] | np.ndarray | Tensor
 """Rows of all nodes, [N, width]: an `.npy` file, an array that may be mapped to one, a tensor."""
 
 
-def open_rows(given: RowsLike, num_nodes: int) -> np.ndarray:
-    """Rows of floats, [N, width]; those of a file stay in the file.
+def open_rows(given: RowsLike, num_nodes: int | None) -> np.ndarray:
+    """Rows of floats, [N, width], of any N if None; those of a file stay in the file.
 
     Raises:
         InputError: They cannot be read, or are no float rows of so many nodes.
@@ -36,7 +36,7 @@ def open_rows(given: RowsLike, num_nodes: int) -> np.ndarray:
             raise InputError(f"{given} cannot be read as an .npy file of rows ({error})") from error
     if not isinstance(rows, np.ndarray) or rows.ndim != 2 or rows.dtype.kind != "f":
         raise InputError("features are no float array [N, width]: give an .npy file of one array")
-    if len(rows) != num_nodes:
+    if num_nodes is not None and len(rows) != num_nodes:
         raise InputError(f"there are {len(rows)} rows of features, and {num_nodes} nodes")
     return rows
 

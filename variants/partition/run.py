@@ -90,6 +90,8 @@ def run_on(
     progress: Progress | None,
 ) -> np.ndarray:
     """As `run_partitions`, with parts computed by an executor."""
+    if not isinstance(memory, int) or memory < 1:
+        raise InputError(f"memory={memory!r}: give bytes, an integer from 1")
     layers = partitioned_layers([model] if isinstance(model, nn.Module) else model)
     partitions = GraphPartitions(graph.to("cpu")) if isinstance(graph, HeteroGraph) else graph
     array = open_rows(features, partitions.num_nodes)
@@ -101,6 +103,8 @@ def run_on(
     path = Path(out)
     if file_of(features) == path.resolve():
         raise InputError(f"{path} has the features, which would be lost: name another file")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: name a file")
     work = path.with_name(f"{path.name}.work")
     run = {
         "format": 1,

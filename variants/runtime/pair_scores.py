@@ -89,7 +89,8 @@ def edge_scores(
     counts = {param.type.space: len(values[param.name]) for param in program.params}
     everyone = torch.arange(counts[Space.NODE], device=nodes.device)
     widest = max(kind.width for kind in program.types.values() if kind.space is Space.EDGE)
-    parts = []
+    parts: list[Tensor] = []
+    out: Tensor | None = None
     for rows in torch.split(
         torch.arange(len(nodes)), max(1, _AT_ONCE // max(widest * len(everyone), 1))
     ):
@@ -102,8 +103,14 @@ def edge_scores(
             num_etypes=counts.get(Space.ETYPE, 1),
             validate=False,
         )
-        parts.append(interpret(program, values, graph).view(len(rows), len(everyone)))
-    return torch.cat(parts)
+        found = interpret(program, values, graph).view(len(rows), len(everyone))
+        if found.requires_grad:
+            parts.append(found)
+            continue
+        # Rows kept one by one would lie between what is let go, and the heap would grow.
+        out = found.new_empty((len(nodes), len(everyone))) if out is None else out
+        out[rows] = found
+    return torch.cat(parts) if out is None else out
 
 
 class _Run:

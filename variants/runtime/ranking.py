@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hetune.variants.errors import InputError
-from hetune.variants.frontend.kge.batch import check_triples
+from hetune.variants.frontend.kge.batch import check_pairs
 from hetune.variants.runtime.known_triples import KnownTriples, as_triples, check_entities
 from hetune.variants.runtime.pair_products import row_blocks
 
@@ -98,7 +98,7 @@ def top_k(
         InputError: Arguments do not fit, or a score is not a number.
     """
     _check_options((side,), (k,), _TIES[0])
-    check_triples(nodes, rels, nodes)
+    check_pairs(nodes, rels)
     known = torch.empty(0, 3) if known is None else as_triples("known", known)
     queries = _Queries(scores, tables, side, known.long().to(nodes.device))
     nodes, rels = nodes.long(), rels.long()

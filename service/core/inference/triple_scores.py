@@ -17,7 +17,7 @@ from hetune.variants.errors import InputError
 from hetune.variants.frontend.kge.batch import check_ids, check_triples
 from hetune.variants.graph.edge_batch import EdgeBatch
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.runtime.ranking import BYTES_A_SCORE, TopEntities, top_k
+from hetune.variants.runtime.ranking import BYTES_A_SCORE, MEMORY_LIMIT, TopEntities, top_k
 from hetune.variants.runtime.score_model import ScoreModel
 
 _FLOAT_BYTES, _BEST_BYTES = 4, 12
@@ -113,7 +113,7 @@ def top_entities(
         k=k,
         side=side,
         known=triples,
-        memory_limit=most // 2,
+        memory_limit=min(MEMORY_LIMIT, (most - answer) // 2),
         progress=_checks(deadline),
     )
 

@@ -39,7 +39,7 @@ def describe_scores(model: ScoreModel) -> tuple[ModelDescription, dict[str, Tens
         table = model.tables[param.name].detach().float()
         is_entities = param.name in names
         name = f"tables.{names[param.name]}" if is_entities else f"0.values.{param.name}"
-        weights[name] = table.reshape(len(table), -1) if is_entities else table
+        weights[name] = table.reshape(len(table), param.type.width) if is_entities else table
     given = {
         "in_channels": entities[0].type.width,
         "num_relations": 1 if model.num_relations is None else model.num_relations,

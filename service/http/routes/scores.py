@@ -165,10 +165,16 @@ def _read(
     header_found = parse(header, message.document)
     used = (*names, "known") if "known" in header.model_fields else names
     for name in message.tensors:
-        if name.partition("/")[0] not in used:
+        if name not in names and not (name.startswith("known/") and "known" in used):
             raise MalformedError(f"there is no use for the tensor {name!r}: give {', '.join(used)}")
     for name in names:
         if name not in message.tensors:
             raise MalformedError(f"the tensor {name} is missing: give integers, one for each")
         check_limit(name, message.tensors[name].numel(), limits.edges)
-    return header_found, [message.tensors[name] for name in names], message.group("known")
+    known = message.group("known")
+    if known is not None and getattr(header_found, "known", None) is None:
+        raise MalformedError(
+            "there are tensors of known triples, and the document has no known: give their "
+            "graph's num_nodes and num_etypes there"
+        )
+    return header_found, [message.tensors[name] for name in names], known

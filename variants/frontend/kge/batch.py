@@ -18,14 +18,29 @@ def check_triples(heads: Tensor, rels: Tensor, tails: Tensor) -> None:
     Raises:
         InputError: They are no integers, or not as many.
     """
-    for name, ids in (("heads", heads), ("rels", rels), ("tails", tails)):
-        if not isinstance(ids, Tensor) or ids.dtype not in _INTEGERS or ids.dim() != 1:
-            raise InputError(f"{name} are no integers [B]: give a tensor of int64 or int32")
+    _check_integers(heads=heads, rels=rels, tails=tails)
     if not len(heads) == len(rels) == len(tails):
         raise InputError(
             f"there are {len(heads)} heads, {len(rels)} rels and {len(tails)} tails: give one of "
             "each for a triple"
         )
+
+
+def check_pairs(nodes: Tensor, rels: Tensor) -> None:
+    """Refuses what is no batch of entities with a relation each.
+
+    Raises:
+        InputError: They are no integers, or not as many.
+    """
+    _check_integers(nodes=nodes, rels=rels)
+    if len(nodes) != len(rels):
+        raise InputError(f"there are {len(nodes)} nodes and {len(rels)} rels: give one for each")
+
+
+def _check_integers(**given: Tensor) -> None:
+    for name, ids in given.items():
+        if not isinstance(ids, Tensor) or ids.dtype not in _INTEGERS or ids.dim() != 1:
+            raise InputError(f"{name} are no integers [B]: give a tensor of int64 or int32")
 
 
 def check_negatives(negatives: Tensor, num_triples: int, side: str) -> None:
@@ -54,10 +69,10 @@ def check_queries(
         InputError: They are no integers, or not as many, or there is no such side, entity or
             relation.
     """
-    check_triples(nodes, rels, nodes)
+    check_pairs(nodes, rels)
     _check_side(side)
-    ends = (nodes, nodes[:0]) if side == "tail" else (nodes[:0], nodes)
-    check_ids((ends[0], rels, ends[1]), num_entities, num_relations)
+    _check_range("nodes", nodes, "entities", num_entities)
+    _check_range("rels", rels, "relations", num_relations)
 
 
 def _check_side(side: str) -> None:
@@ -74,11 +89,15 @@ def check_ids(triples: Sequence[Tensor], num_entities: int, num_relations: int |
     kinds = ("heads", "entities"), ("rels", "relations"), ("tails", "entities")
     counts = num_entities, num_relations, num_entities
     for ids, (name, kind), count in zip(triples, kinds, counts, strict=True):
-        if count is None:
-            continue
-        wrong = ((ids < 0) | (ids >= count)).nonzero()
-        if len(wrong):
-            at = int(wrong[0])
-            raise InputError(
-                f"{name}[{at}] is {int(ids[at])}: there are {count} {kind}, numbered from 0"
-            )
+        _check_range(name, ids, kind, count)
+
+
+def _check_range(name: str, ids: Tensor, kind: str, count: int | None) -> None:
+    if count is None:
+        return
+    wrong = ((ids < 0) | (ids >= count)).nonzero()
+    if len(wrong):
+        at = int(wrong[0])
+        raise InputError(
+            f"{name}[{at}] is {int(ids[at])}: there are {count} {kind}, numbered from 0"
+        )
