@@ -72,8 +72,10 @@ class TracedLoop(LoopTerms):
                 if vector[place] is None
                 and all(self._old_types[other].shape == shape for other in known(vector))
             )
-            if (free := next(fit, None)) is None:
-                vectors.append(free := [None] * len(self.node_types))
+            free = next(fit, None)
+            if free is None:
+                free = list[str | None]([None] * len(self.node_types))
+                vectors.append(free)
             free[place] = name
         return [tuple(vector) for vector in vectors], places
 
