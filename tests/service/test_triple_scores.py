@@ -220,6 +220,10 @@ def test_containers_are_checked(http):
         body = pack("{}", {"nodes": HEADS, "rels": RELS} | part)  # no document says what is known
         answer = http.post(f"/v1/models/{NAME}/top-k", content=body, headers=form)
         assert answer.status_code == 400, part
+    body = pack('{"known": {}}', {"nodes": HEADS, "rels": RELS})
+    answer = http.post(f"/v1/models/{NAME}/top-k", content=body, headers=form)
+    assert answer.status_code == 400
+    assert "give known/src" in answer.json()["detail"]
     beside = pack("{}", ids | {"heads/a": HEADS})
     assert http.post(path, content=beside, headers=form).status_code == 400
 
