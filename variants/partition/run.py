@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from torch import nn
 
-from hetune.variants.errors import InputError, PartitionError
+from hetune.variants.errors import HetuneError, InputError, PartitionError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.partition.executor import Executor, InOrder, LayerParts
 from hetune.variants.partition.journal import FinishedPart, Journal
@@ -54,7 +54,7 @@ def run_partitions(
 
     Beside `out` there is a folder of the same name and ".work" until the rows are complete: other
     layers' rows and a journal of what is finished. An equal call goes on from there, after a crash
-    or a full disk, too.
+    or a full disk, too. A call that is refused before a part is finished leaves nothing.
 
     Args:
         model: A compiled layer, or several in order, with functions of rows between them.
@@ -119,12 +119,19 @@ def run_on(
         raise PartitionError(f"cannot make {work} ({error.strerror}): name another file") from error
     with Journal(work / "journal.jsonl", run) as journal:
         todo = _Progress(progress, partitions.num_edges * len(layers))
-        for number, layer in enumerate(layers):
-            file, width = work / f"{number}.npy", layer.adapter.result_width
-            with RowWriter(file, partitions.num_nodes, width) as writer:
-                parts = LayerParts(layer, partitions, rows, memory, variant)
-                _LayerRun(number, parts, writer, journal).perform(executor, todo)
-            rows = file.absolute()
+        try:
+            for number, layer in enumerate(layers):
+                file, width = work / f"{number}.npy", layer.adapter.result_width
+                with RowWriter(file, partitions.num_nodes, width) as writer:
+                    parts = LayerParts(layer, partitions, rows, memory, variant)
+                    _LayerRun(number, parts, writer, journal).perform(executor, todo)
+                rows = file.absolute()
+        except PartitionError:
+            raise
+        except HetuneError:  # refused: an equal call would be, too
+            if not journal.parts:
+                shutil.rmtree(work, ignore_errors=True)
+            raise
         writer.path.replace(path)
         sync_folder(path.resolve().parent)
         shutil.rmtree(work, ignore_errors=True)  # the rows are complete, whatever is left
