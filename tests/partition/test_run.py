@@ -203,7 +203,7 @@ def _be_killed(folder: str, whole: np.ndarray) -> None:
         low, high = inputs.part.needed[[0, -1]]
         return torch.from_numpy(whole[low : high + 1]), "dst/b1024"
 
-    Journal.add, executor.run_part, run.EVERY = killing, computed, 0.0
+    Journal.add, executor.run_part, run.COMMIT_SECONDS = killing, computed, 0.0
     perform(folder)
 
 

@@ -33,8 +33,8 @@ from hetune.variants.runtime.compiled import CompiledLayer
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the edges that are done and those of all layers."""
 
-EVERY = 1.0
-"""Seconds of work that a crash may cost: so often the disk is waited for."""
+COMMIT_SECONDS = 1.0
+"""Seconds between waits for the disk: a crash costs as much work."""
 
 
 def run_partitions(
@@ -191,7 +191,7 @@ class _LayerRun:
         if self.written:
             self.writer.sync()
             self.journal.add(self.written)
-        self.written, self.due = [], time.monotonic() + EVERY
+        self.written, self.due = [], time.monotonic() + COMMIT_SECONDS
 
     def _gaps(self, progress: _Progress) -> list[tuple[int, int]]:
         """Ranges whose rows are not there as the journal says, descending."""
