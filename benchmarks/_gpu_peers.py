@@ -292,11 +292,9 @@ def each_plan(variant: Variant) -> bool:
     return variant.has_default_schedule
 
 
-def plans_of(
-    layer: CompiledLayer, keep: Callable[[Variant], bool] = lambda variant: each_plan(variant)
-) -> list[str]:
+def plans_of(layer: CompiledLayer, keep: Callable[[Variant], bool] | None = None) -> list[str]:
     """Ids of variants; by default those that `each_plan` keeps."""
-    return [variant.id for variant in layer._promoted.values() if keep(variant)]
+    return [variant.id for variant in layer._promoted.values() if (keep or each_plan)(variant)]
 
 
 def _repeated(run: Run) -> Run:

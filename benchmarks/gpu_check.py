@@ -19,13 +19,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from _gpu import card, missing
+from _gpu_choices import choice_lines
 from _gpu_graphs import LARGE, REAL, ROAD, TIMED, graph_named
 from _gpu_layers import LayerChecks
 from _gpu_peers import Cells, compile_ahead, each_plan, fastest_peers, plans_of
@@ -249,13 +250,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--worker", action="store_true", help="run what standard input names")
     parser.add_argument("--sample", action="store_true", help="what the sanitizer looks at")
     parser.add_argument("--table", action="store_true", help="only print what the file holds")
+    parser.add_argument(
+        "--choices", action="store_true", help="only judge choices by what the file holds"
+    )
     parser.add_argument("--precision", choices=("ieee", "tf32"), default="ieee", help="of peers/")
     parser.add_argument(
         "--fastest-of", type=Path, help="earlier results: of peers/, their two fastest run"
     )
     given = parser.parse_args(arguments)
-    if given.table:
-        _print_lines(json.loads(given.out.read_text())["units"])
+    if given.table or given.choices:
+        units = json.loads(given.out.read_text())["units"]
+        for line in choice_lines(units) if given.choices else _lines(units):
+            print(line, flush=True)
         return 0
     widths = [int(width) for width in given.widths.split(",")]
     graphs = given.graphs.split(",")
@@ -281,14 +287,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"not here: {name}")
     held = Held(given.out, card(given.device), commit())
     status = work(units, held, device=given.device, limit=given.limit, again=given.again, jobs=jobs)
-    _print_lines(held.units)
+    for line in _lines(held.units):
+        print(line)
     return status
 
 
-def _print_lines(units: Mapping[str, Any]) -> None:
-    tables = variants_lines, peers_lines, roofline_lines, tripwire_lines, beside_lines
-    for line in (line for table in tables for line in table(units)):
-        print(line)
+def _lines(units: Mapping[str, Any]) -> Iterator[str]:
+    for table in (variants_lines, peers_lines, roofline_lines, tripwire_lines, beside_lines):
+        yield from table(units)
 
 
 if __name__ == "__main__":

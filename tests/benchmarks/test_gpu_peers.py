@@ -9,6 +9,7 @@ pytest.importorskip("torch_geometric")
 
 import _gpu_peers
 import gpu_check
+from _gpu_choices import choice_lines
 from _gpu_peers import Cell, Cells, fastest_peers
 from _gpu_report import peers_lines, variants_lines
 from _peers.problem import Candidate
@@ -166,6 +167,18 @@ def test_the_best_variant_stands_beside_the_fastest_peer():
     assert line.split()[-3:] == ["ms", "16.00x", "pyg/RGCNConv"]
     assert mean == "rgcn: geometric mean 16.00x, least 16.00x, of 1 graphs"
     assert fastest_peers(units) == {"aifb/rgcn/64": ["pyg/RGCNConv"]}
+
+
+def test_choices_are_judged_by_times_of_before():
+    plans = {
+        f"{plan}/t64-p2048": {"median_ms": ms} for plan, ms in (("src", 1.0), ("vanilla", 3.0))
+    }
+    cells = {"best_plan": "src/t64-p2048", "plans": plans}
+    line, mean = choice_lines({f"variants/{GRAPH}/rgcn/8": cells, "ahead": {"plans": 6}})
+    chosen = line.split()[-1]
+    regret = plans[chosen]["median_ms"]
+    assert line.split()[-2] == f"{regret:.3f}x"
+    assert mean == f"regret: geometric mean {regret:.3f}x, at worst {regret:.3f}x"
 
 
 def test_the_command_line(tmp_path, capsys, monkeypatch):

@@ -128,8 +128,8 @@ def test_what_does_not_fit_is_refused():
         score.all(NODES[:1], RELS[:1] * 0 + 3, **tables)
     with pytest.raises(InputError, match="'head' or 'tail'"):
         score.all(NODES, RELS, side="top", **tables)
-    with pytest.raises(InputError, match="there are 13 entities"):
-        score.corrupt(NODES, RELS, TAILS, torch.full((1, 2), 13), **tables)
+    with pytest.raises(InputError, match=r"negatives\[0, 1\] is 13: there are 13 entities"):
+        score.corrupt(NODES, RELS, TAILS, torch.tensor([[12, 13]]), **tables)
 
 
 def test_ranks_by_a_score_function():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hetune.variants.errors import InputError
-from hetune.variants.runtime.ranking import rank
+from hetune.variants.runtime.ranking import rank, top_k
 
 NODES, TYPES = 9, 3
 
@@ -94,6 +94,20 @@ def test_progress_and_one_side():
     )
     assert seen == [(n, 5) for n in range(1, 6)]
     assert list(found.ranks) == ["head"]
+
+
+def test_the_best_are_scored_in_batches_that_fit():
+    scores, queries, seen = Table(), drawn(30, 1), []
+    nodes, rels = queries[:, 0], queries[:, 1]
+    limits = {"memory_limit": 16 * NODES * 7, "progress": lambda *counts: seen.append(counts)}
+    found = top_k(scores, nodes, rels, k=4, **limits)
+    assert scores.largest == 7
+    assert seen == [(done, 30) for done in range(0, 30, 7)]
+    everyone = scores.all(nodes, rels, side="tail")
+    assert torch.equal(found.scores, everyone.topk(4).values)
+    assert torch.equal(everyone.gather(1, found.entities), found.scores)
+    none = top_k(scores, nodes[:0], rels[:0], k=50)
+    assert none.entities.shape == none.scores.shape == (0, NODES)
 
 
 class NotNumbers(Table):

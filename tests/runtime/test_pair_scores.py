@@ -13,7 +13,8 @@ from hetune.variants.program.interpret import interpret
 from hetune.variants.program.nodes import End, Space
 from hetune.variants.program.text import parse
 from hetune.variants.program.verify import verify
-from hetune.variants.runtime.pair_scores import edge_scores, pair_scores
+from hetune.variants.runtime.edge_scores import edge_scores
+from hetune.variants.runtime.pair_scores import pair_scores
 
 NODES, TYPES, WIDTH = 11, 4, 6
 ENDS = """

@@ -21,7 +21,7 @@ MOST = 18
 Those of the route's coroutines count, and those of the thread that computes; not those of uvicorn,
 Starlette, torch and Python itself."""
 ROUTE = "/v1/models/m/infer"
-ROUTE_FUNCTION = "computing.<locals>.respond"
+ROUTE_FUNCTION = "add_computation.<locals>.respond"
 OWN = tuple(str(path.resolve()) for path in Path(hetune.__file__).parent.iterdir())
 
 

@@ -1,6 +1,7 @@
 """Models that score triples: put by the client, asked over HTTP and the protocol, as in-process."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,10 +11,12 @@ import hetune
 from hetune.errors import DeadlineError, InputError, TooLargeError, VariantError
 from hetune.kge import ScoreModel, scores, top_k
 from hetune.service.core.formats.message import MEDIA_TYPE, pack, unpack
+from hetune.service.core.inference import deadline, triple_scores
 from hetune.service.core.inference.triple_scores import top_entities
 from hetune.service.core.models.triple_scores import describe_scores
 from hetune.service.server.app import application
 from hetune.variants.graph.edge_batch import EdgeBatch
+from hetune.variants.runtime.ranking import BYTES_A_SCORE
 
 from ._serving import client_of, make_service, serving
 
@@ -179,6 +182,30 @@ def test_what_does_not_fit_is_refused(client, http, service):
         assert http.post(f"/v1/models/{NAME}/{path}", json=body).status_code == 400, body
 
 
+def test_batches_of_queries_fit_the_limit_and_end_at_the_deadline(client, service, monkeypatch):
+    sizes, score = [], ScoreModel.all
+
+    def scored(model, nodes, *args, **kwargs):
+        sizes.append(len(nodes))
+        return score(model, nodes, *args, **kwargs)
+
+    monkeypatch.setattr(ScoreModel, "all", scored)
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: float(len(sizes))))
+    model, answer = service.models.get(NAME), len(HEADS) * 12
+    given = {"k": 1, "side": "tail", "known": None}
+    nearly = replace(service.limits, run_bytes=answer + 2 * 3 * N * BYTES_A_SCORE - 1)
+    top_entities(nearly, model, HEADS, RELS, **given)
+    assert sizes == [1, 2, 2]  # the first says how many entities there are
+    monkeypatch.setattr(triple_scores, "MEMORY_LIMIT", 3 * N * BYTES_A_SCORE)
+    sizes.clear()
+    top_entities(service.limits, model, HEADS, RELS, **given)
+    assert sizes == [1, 3, 1]
+    sizes.clear()
+    with pytest.raises(DeadlineError):
+        top_entities(service.limits, model, HEADS, RELS, deadline=2.0, **given)
+    assert sizes == [1, 3]
+
+
 def test_containers_are_checked(http):
     ids = {"heads": HEADS, "rels": RELS, "tails": TAILS}
     form = {"Content-Type": MEDIA_TYPE}
@@ -193,6 +220,10 @@ def test_containers_are_checked(http):
         body = pack("{}", {"nodes": HEADS, "rels": RELS} | part)  # no document says what is known
         answer = http.post(f"/v1/models/{NAME}/top-k", content=body, headers=form)
         assert answer.status_code == 400, part
+    body = pack('{"known": {}}', {"nodes": HEADS, "rels": RELS})
+    answer = http.post(f"/v1/models/{NAME}/top-k", content=body, headers=form)
+    assert answer.status_code == 400
+    assert "give known/src" in answer.json()["detail"]
     beside = pack("{}", ids | {"heads/a": HEADS})
     assert http.post(path, content=beside, headers=form).status_code == 400
 

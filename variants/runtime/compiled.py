@@ -15,7 +15,6 @@ from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import InputError, VariantError
 from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported, is_wrapper
 from hetune.variants.frontend.autocast import Autocast, cast, full_precision
-from hetune.variants.frontend.call import Call
 from hetune.variants.frontend.dropout import draw_masks
 from hetune.variants.frontend.pyg_lazy import initialize
 from hetune.variants.frontend.type_order import NAME_TYPES, order_of
@@ -181,25 +180,15 @@ class CompiledLayer(ModuleWrapper):
 
     def _run_again(self, args: tuple[Any, ...], options: CompiledOptions) -> Any:
         """The result of a call like the last one, and None of any other."""
-        if (last := self._repeated) is None or (call := last.call(args)) is None:
+        known = self._repeated.supported(self.module, args) if self._repeated else None
+        if known is None or not (options[2] is None or known[1].takes_out):
             return None
-        adapter, graph, (_, memory_limit, out) = last.adapter, last.graph(), options
-        if graph is None or adapter is not self._adapter or adapter.module is not self.module:
-            return None
-        if adapter.refusal() or adapter.mode_refusal() or adapter.graph_refusal(graph):
-            return None
-        if adapter.dtype is not torch.float32:
-            return None
-        if out is not None and not call.takes_out:
-            return None
-        policy, inputs = self._policy.limited(memory_limit), call.inputs(graph)
+        _, call, graph = known
         try:
-            results = self._results(adapter, call.edges, graph, policy, options, inputs)
+            return call.result(graph, self._results(known, options, call.inputs(graph)))
         except OutgrownError:
             self._repeated = None  # numbers like these may come again, each time to run twice
             return None
-        self._last.has_gradients = False
-        return call.result(graph, results)
 
     def _run_once(
         self,
@@ -214,24 +203,22 @@ class CompiledLayer(ModuleWrapper):
                 return layer._run_once(kwargs, options, original, args)
             return self._fall_back(original, prepared, args, kwargs, options)
         try:
-            found = self._compute(*prepared, options)
+            found = self._compute(prepared, options)
         except OutgrownError:
             if variant is not None:
                 raise
         else:
             if isinstance(found, Unsupported):
                 return self._fall_back(original, found, args, kwargs, options)
-            adapter, call, graph = prepared
-            is_one = adapter.dtype is torch.float32 and not (kwargs or self._last.has_gradients)
-            self._repeated = RepeatedCall.of(adapter, call, graph, args) if is_one else None
+            if not (kwargs or self._last.has_gradients):
+                self._repeated = RepeatedCall.of(*prepared, args)
             return found
-        others = (*options[:2], None)
-        rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, others)
+        rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, (*options[:2], None))
         if out is None:
             return rows
         adapter, call, graph = prepared
-        wanted = call.result(graph, (out.flatten().view(-1, adapter.result_width),))
-        return fallback.copied_to(wanted, rows)
+        wanted = out.flatten().view(-1, adapter.result_width)
+        return fallback.copied_to(call.result(graph, (wanted,)), rows)
 
     def _of_kind(self, why: Unsupported, call: Arguments) -> CompiledLayer | None:
         """The layer for a call that this one's program is not for."""
@@ -240,44 +227,36 @@ class CompiledLayer(ModuleWrapper):
             layer._last = self._last
         return layer
 
-    def _compute(
-        self, adapter: Adapter, call: Call, graph: HeteroGraph, options: CompiledOptions
-    ) -> Any:
-        _, memory_limit, out = options
+    def _compute(self, prepared: SupportedCall, options: CompiledOptions) -> Any:
+        (adapter, call, graph), (_, memory_limit, out) = prepared, options
         if out is not None and not call.takes_out:
             raise InputError(fallback.NO_OUT)
         inputs = {name: rows.float() for name, rows in call.inputs(graph).items()}
         device, policy = graph.device, self._policy.limited(memory_limit)
         dtypes = self._autocast.dtypes(adapter, call, device) if out is None else torch.float32
         masks = draw_masks(adapter.inputs, adapter.dropout, graph)
-        forward = partial(self._results, adapter, call.edges, graph, policy, options)
+        given = inputs, masks, policy, out
+        forward = partial(self._results, prepared, options)
         with full_precision(device.type):
-            if not self._training.is_needed(adapter, call):
-                results = forward({**inputs, **masks.rows()})
-            else:
-                given = inputs, masks, policy, out
-                found = self._training.results(forward, adapter, call, graph, *given)
-                if isinstance(found, Unsupported):
-                    return found
-                results = found
+            results = (
+                self._training.results(forward, adapter, call, graph, *given)
+                if self._training.is_needed(adapter, call)
+                else forward({**inputs, **masks.rows()})
+            )
+        if isinstance(results, Unsupported):
+            return results
         self._last.has_gradients = any(rows.requires_grad for rows in results)
         return cast(call.result(graph, results), dtypes)
 
     def _results(
-        self,
-        adapter: Adapter,
-        edges: object,
-        graph: HeteroGraph,
-        policy: Policy,
-        options: CompiledOptions,
-        inputs: Mapping[str, Tensor],
+        self, prepared: SupportedCall, options: CompiledOptions, inputs: Mapping[str, Tensor]
     ) -> tuple[Tensor, ...]:
-        (variant, _, out), device, overflow = options, graph.device, Overflow()
+        (adapter, call, graph), (variant, memory_limit, out) = prepared, options
+        policy, device, overflow = self._policy.limited(memory_limit), graph.device, Overflow()
         chosen, tell = self._runs.next(self._promoted, graph, policy, variant)
         try:
             self._last.set(chosen.variant.id, None)
-            plan = chosen.variant.plan
-            weights = self._weights.weights(plan, adapter, graph, edges, inputs)
+            weights = self._weights.weights(chosen.variant.plan, adapter, graph, call.edges, inputs)
             start = now_on(device, tell is not None)
             given = inputs, weights.tensors, out, overflow
             results = self._runs.run(graph, chosen, policy, *given, is_timed=tell is not None)
@@ -326,7 +305,7 @@ class CompiledLayer(ModuleWrapper):
             InputError: The memory limit is no integer.
             VariantError: The call is not supported and would run in the original module.
         """
-        layer, adapter, call, graph = self._prepare_choice(args, kwargs)
+        layer, (adapter, call, graph) = self._prepare_choice(args, kwargs)
         policy = layer._policy.limited(memory_limit)
         choice = layer._runs.choice(layer._promoted, graph, policy)
         runner = layer._training.backward_of(adapter, call, graph) if gradients else None
@@ -361,7 +340,7 @@ class CompiledLayer(ModuleWrapper):
         """
         check_demands(memory_limit)
         args = args if kwargs else with_features(args)
-        layer, adapter, call, graph = self._prepare_choice(args, kwargs)
+        layer, (adapter, call, graph) = self._prepare_choice(args, kwargs)
         policy = layer._policy.limited(memory_limit)
         variants = layer._runs.foreseen(layer._promoted, graph, policy)
         compile_kernels(variants, layer._runs.backend, graph.device, progress)
@@ -375,13 +354,13 @@ class CompiledLayer(ModuleWrapper):
 
     def _prepare_choice(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[CompiledLayer, Adapter, Call, HeteroGraph]:
+    ) -> tuple[CompiledLayer, SupportedCall]:
         prepared = self._prepare(args, kwargs)
         if isinstance(prepared, Unsupported):
             if (layer := self._of_kind(prepared, (args, kwargs))) is not None:
                 return layer._prepare_choice(args, kwargs)
             raise VariantError(f"this call runs in the original module: {prepared.reason}")
-        return self, *prepared
+        return self, prepared
 
     def _prepare(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], is_run: bool = False

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from hetune.variants.errors import InputError
-from hetune.variants.frontend.kge.batch import check_ids, check_queries
+from hetune.variants.frontend.kge.batch import check_ids, check_queries, check_range
 from hetune.variants.frontend.kge.layer import ScoreLayer, ScoreOfRows
 from hetune.variants.frontend.kge.tables import ScoreTables
 from hetune.variants.frontend.kge.trace import TracedScore, trace_score
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
-from hetune.variants.runtime.program_candidates import ProgramCandidates
+from hetune.variants.runtime.edge_scores import scores_of_edges
+from hetune.variants.runtime.program_candidates import SIDES, ProgramCandidates
 from hetune.variants.runtime.score_model import ScoreModel
 
 _TRIPLES_AT_ONCE = 1 << 16
@@ -53,16 +53,15 @@ class FunctionCandidates:
             return next(iter(given.entities.values())).new_empty((len(nodes), count))
         if self._traced is not None:
             return self._scores.of_all(_values(self._traced, given), nodes, rels, side)
-        layer, everyone = self._layer(given), torch.arange(count, device=nodes.device)
-        parts = []
-        for rows in torch.split(torch.arange(len(nodes)), max(1, _TRIPLES_AT_ONCE // count)):
-            fixed = nodes[rows].repeat_interleave(count)
-            heads, tails = (fixed, everyone.repeat(len(rows)))[:: 1 if side == "tail" else -1]
-            types = rels[rows].repeat_interleave(count)
-            parts.append(
-                layer(heads, types, tails, *given.entities.values()).view(len(rows), count)
-            )
-        return torch.cat(parts)
+        layer, entities = self._layer(given), tuple(given.entities.values())
+        return scores_of_edges(
+            lambda heads, types, tails: layer(heads, types, tails, *entities),
+            nodes,
+            rels,
+            SIDES[side],
+            count,
+            _TRIPLES_AT_ONCE,
+        )
 
     def chunks(
         self, given: ScoreTables, triples: tuple[Tensor, Tensor, Tensor], side: str, others: Tensor
@@ -78,9 +77,7 @@ class FunctionCandidates:
             return None
         heads, rels, tails = (ids.long() for ids in triples)
         check_ids((heads, rels, tails), given.num_entities, given.num_relations)
-        flat, none = others.flatten(), others.new_empty(0)
-        ends = (none, flat) if side == "tail" else (flat, none)
-        check_ids((ends[0], none, ends[1]), given.num_entities, given.num_relations)
+        check_range("negatives", others, "entities", given.num_entities)
         values, nodes = _values(self._traced, given), heads if side == "tail" else tails
         return self._scores.of_chunks(values, nodes, rels, side, others.long())
 

@@ -37,6 +37,30 @@ def row_blocks(tensors: Iterable[Tensor], shape: Sequence[int]) -> Iterator[slic
         yield slice(start, min(start + step, rows))
 
 
+def joined_rows(parts: Iterable[tuple[Tensor, Tensor]], shape: Sequence[int]) -> Tensor:
+    """A matrix whose rows are computed some at a time.
+
+    Without gradients each part goes to its place at once: parts that are kept would lie between
+    what is let go, and the heap would grow.
+
+    Args:
+        parts: Numbers of rows, int64, and these rows. Each number is there once in all.
+        shape: Of the matrix.
+    """
+    kept: list[tuple[Tensor, Tensor]] = []
+    out: Tensor | None = None
+    for numbers, rows in parts:
+        if rows.requires_grad:
+            kept.append((numbers, rows))
+            continue
+        out = rows.new_empty(shape) if out is None else out
+        out[numbers] = rows
+    if out is not None:
+        return out
+    order, joined = (torch.cat(tensors) for tensors in zip(*kept, strict=True))
+    return joined if (order.diff() > 0).all() else joined[order.argsort()]
+
+
 def squared_distances(rows: Tensor, keys: Tensor) -> Tensor:
     """Squared Euclidean distances [..., B, count] of [..., B, width] and [..., count, width].
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -11,13 +11,15 @@ from torch import Tensor
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.passes.pairs import PairDistance, PairNumber, PairProduct, PairScore
 from hetune.variants.program.apply import apply_map
-from hetune.variants.program.interpret import interpret, interpret_results
+from hetune.variants.program.interpret import interpret_results
 from hetune.variants.program.nodes import End, Map, Program, Space
 from hetune.variants.runtime.absolute_distances import absolute_distances
-from hetune.variants.runtime.pair_products import root, row_blocks, squared_distances
-
-_AT_ONCE = 1 << 20
-"""Elements of rows of edges that there are at a time."""
+from hetune.variants.runtime.pair_products import (
+    joined_rows,
+    root,
+    row_blocks,
+    squared_distances,
+)
 
 _Rows = dict[str, tuple[Tensor, ...]]
 
@@ -57,60 +59,14 @@ def pair_scores(
         return _meet(score, queries, run.keys(None, 0), (len(nodes), run.num_nodes))
     order = types.argsort(stable=True)
     kinds, counts = torch.unique_consecutive(types[order], return_counts=True)
-    parts: list[Tensor] = []
-    out: Tensor | None = None
-    for kind, rows in zip(kinds.tolist(), torch.split(order, counts.tolist()), strict=True):
-        keys = run.keys(None, kind)
-        part = {name: tuple(t[rows] for t in tensors) for name, tensors in queries.items()}
-        found = _meet(score, part, keys, (len(rows), run.num_nodes))
-        if found.requires_grad:
-            parts.append(found)
-            continue
-        out = found.new_empty((len(nodes), run.num_nodes)) if out is None else out
-        out[rows] = found
-    return torch.cat(parts)[order.argsort()] if out is None else out
 
+    def parts() -> Iterator[tuple[Tensor, Tensor]]:
+        for kind, rows in zip(kinds.tolist(), torch.split(order, counts.tolist()), strict=True):
+            keys = run.keys(None, kind)
+            part = {name: tuple(t[rows] for t in tensors) for name, tensors in queries.items()}
+            yield rows, _meet(score, part, keys, (len(rows), run.num_nodes))
 
-def edge_scores(
-    program: Program, values: Mapping[str, Tensor], nodes: Tensor, types: Tensor, end: End
-) -> Tensor:
-    """Scores of all nodes by an edge for each, some queries at a time.
-
-    Args:
-        program: A verified program whose result is one number of each edge.
-        values: As of `pair_scores`, as are the next two.
-        nodes: int64 [B].
-        types: int64 [B].
-        end: The end of edges that candidates are at.
-
-    Returns:
-        [B, N], of the values' dtype.
-    """
-    counts = {param.type.space: len(values[param.name]) for param in program.params}
-    everyone = torch.arange(counts[Space.NODE], device=nodes.device)
-    widest = max(kind.width for kind in program.types.values() if kind.space is Space.EDGE)
-    parts: list[Tensor] = []
-    out: Tensor | None = None
-    for rows in torch.split(
-        torch.arange(len(nodes)), max(1, _AT_ONCE // max(widest * len(everyone), 1))
-    ):
-        fixed = nodes[rows].repeat_interleave(len(everyone)).int()
-        others = everyone.repeat(len(rows)).int()
-        graph = HeteroGraph(
-            *((fixed, others) if end is End.DST else (others, fixed)),
-            types[rows].repeat_interleave(len(everyone)).int(),
-            num_nodes=len(everyone),
-            num_etypes=counts.get(Space.ETYPE, 1),
-            validate=False,
-        )
-        found = interpret(program, values, graph).view(len(rows), len(everyone))
-        if found.requires_grad:
-            parts.append(found)
-            continue
-        # Rows kept one by one would lie between what is let go, and the heap would grow.
-        out = found.new_empty((len(nodes), len(everyone))) if out is None else out
-        out[rows] = found
-    return torch.cat(parts) if out is None else out
+    return joined_rows(parts(), (len(nodes), run.num_nodes))
 
 
 class _Run:

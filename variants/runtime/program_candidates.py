@@ -8,7 +8,8 @@ from torch import Tensor
 
 from hetune.variants.passes.pairs import separate
 from hetune.variants.program.nodes import End, Program
-from hetune.variants.runtime.pair_scores import edge_scores, pair_scores
+from hetune.variants.runtime.edge_scores import edge_scores
+from hetune.variants.runtime.pair_scores import pair_scores
 
 SIDES = {"head": End.SRC, "tail": End.DST}
 """The ends of the edges that triples are."""

@@ -97,14 +97,11 @@ def top_k(
     Raises:
         InputError: Arguments do not fit, or a score is not a number.
     """
-    _check_options((side,), (k,), _TIES[0])
+    _check_options((side,), (k,))
     check_pairs(nodes, rels)
-    known = torch.empty(0, 3) if known is None else as_triples("known", known)
-    queries = _Queries(scores, tables, side, known.long().to(nodes.device))
     nodes, rels = nodes.long(), rels.long()
-    if not len(nodes):
-        return TopEntities(nodes.new_empty((0, k)), torch.empty(0, k, device=nodes.device))
-    count = queries.num_entities(nodes[:1], rels[:1])
+    queries = _Queries(scores, tables, side, known, nodes.device)
+    count = queries.num_entities(len(nodes[:1]))
     found = torch.empty(len(nodes), min(k, count), device=nodes.device)
     best, done = torch.empty_like(found, dtype=torch.int64), 0
     for rows in _batches(rels, count, memory_limit):
@@ -149,19 +146,20 @@ def rank(
     Raises:
         InputError: There are no triples, or they do not fit; or a score is not a number.
     """
-    _check_options(sides, k, ties)
+    _check_options(sides, k)
+    if ties not in _TIES:
+        raise InputError(f"ties are {ties!r}: give one of {', '.join(_TIES)}")
     triples = as_triples("triples", triples)
     if not len(triples):
         raise InputError("there are no triples to rank: give one at least")
-    others = as_triples("known", known) if known is not None else triples[:0]
     ranks = {}
     for i, side in enumerate(sides):
-        queries = _Queries(scores, tables, side, others.to(triples.device))
+        queries = _Queries(scores, tables, side, known, triples.device)
         target = triples[:, queries.known.target]
         nodes, rels = triples[:, queries.known.fixed], triples[:, 1]
         done = i * len(triples)
         ranks[side] = torch.empty(len(triples), dtype=torch.float64)
-        count = queries.num_entities(nodes[:1], rels[:1])
+        count = queries.num_entities(1)
         check_entities("triples", triples, count)
         for rows in _batches(rels, count, memory_limit):
             found = queries.ranks(nodes[rows], rels[rows], target[rows], ties)
@@ -176,14 +174,22 @@ class _Queries:
     """What asks for entities at one side of triples."""
 
     def __init__(
-        self, scores: AllScores, tables: Mapping[str, Any], side: str, known: Tensor
+        self,
+        scores: AllScores,
+        tables: Mapping[str, Any],
+        side: str,
+        known: Tensor | None,
+        device: torch.device,
     ) -> None:
         self._scores, self._tables, self._side = scores, tables, side
-        self._triples, self.known = known, KnownTriples(known, side)
+        given = torch.empty(0, 3, dtype=torch.int64) if known is None else known
+        self._triples = as_triples("known", given).to(device)
+        self.known = KnownTriples(self._triples, side)
 
-    def num_entities(self, nodes: Tensor, rels: Tensor) -> int:
-        """How many there are, by the scores of a query that need not be one; checks known ones."""
-        count = self.scores(torch.zeros_like(nodes), torch.zeros_like(rels)).shape[1]
+    def num_entities(self, num_queries: int) -> int:
+        """How many have a score in a trial of so many queries; known triples are checked."""
+        zeros = self._triples.new_zeros(num_queries)
+        count = self.scores(zeros, zeros).shape[1]
         check_entities("known", self._triples, count)
         return count
 
@@ -224,12 +230,10 @@ def _batches(rels: Tensor, num_entities: int, memory_limit: int) -> tuple[Tensor
     return torch.split(order, max(1, memory_limit // (BYTES_A_SCORE * num_entities)))
 
 
-def _check_options(sides: Sequence[str], k: Sequence[int], ties: str) -> None:
+def _check_options(sides: Sequence[str], k: Sequence[int]) -> None:
     if isinstance(sides, str):
         raise InputError(f"sides are {sides!r}: give a tuple, of head, tail or both")
     if not sides or any(side not in _SIDES for side in sides) or len(set(sides)) < len(sides):
         raise InputError(f"sides are {', '.join(sides) or 'none'}: give head, tail or both")
     if any(most < 1 for most in k):
         raise InputError(f"k is {list(k)}: ranks are at least 1")
-    if ties not in _TIES:
-        raise InputError(f"ties are {ties!r}: give one of {', '.join(_TIES)}")

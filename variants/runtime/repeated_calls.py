@@ -6,7 +6,7 @@ import weakref
 from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.frontend.call import Alike, Call
@@ -14,6 +14,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime import global_hooks
 from hetune.variants.runtime.modes import is_plain
 from hetune.variants.runtime.seen import SeenTensor
+from hetune.variants.runtime.supported_calls import SupportedCall
 
 
 class RepeatedCall:
@@ -26,16 +27,12 @@ class RepeatedCall:
         alike: Reads calls like it.
         graph: What it ran on.
         args: All that it gave.
-
-    Attributes:
-        adapter: As given.
-        graph: As given, while it lives.
     """
 
     def __init__(
         self, adapter: Adapter, alike: Alike, graph: HeteroGraph, args: tuple[Any, ...]
     ) -> None:
-        self.adapter, self._alike, self.graph = adapter, alike, weakref.ref(graph)
+        self._adapter, self._alike, self._graph = adapter, alike, weakref.ref(graph)
         x, *others = args
         self._shape, self._device, self._kind = x.shape, x.device, x.device.type
         self._others = seen = list[_Seen]()
@@ -46,33 +43,42 @@ class RepeatedCall:
         cls, adapter: Adapter, call: Call, graph: HeteroGraph, args: tuple[Any, ...]
     ) -> Self | None:
         """A call that is one, else None."""
-        if adapter.dropout or len(args) < 2 or not _is_plain(args[0]):
+        if adapter.dropout or adapter.dtype is not torch.float32:
+            return None
+        if len(args) < 2 or not _is_plain(args[0]):
             return None
         if not all(isinstance(each, HeteroGraph) or _is_counted(each) for each in args[1:]):
             return None
         alike = call.alike(args)
         return None if alike is None else cls(adapter, alike, graph, args)
 
-    def call(self, args: tuple[Any, ...]) -> Call | None:
-        """Another call that reads as this one did and needs no gradients, or None.
-
-        What its module is now has to be asked beside.
+    def supported(self, module: nn.Module, args: tuple[Any, ...]) -> SupportedCall | None:
+        """As `supported_call`, of a call that reads as this one did and needs no gradients.
 
         Args:
-            args: All that it gives.
+            module: The layer's.
+            args: All that the call gives.
         """
+        if not self._is_like(args) or global_hooks.are_registered():
+            return None
+        adapter, graph = self._adapter, self._graph()
+        if graph is None or adapter.module is not module or adapter.dtype is not torch.float32:
+            return None
+        if adapter.refusal() or adapter.mode_refusal() or adapter.graph_refusal(graph):
+            return None
+        call = self._alike(args)
+        return None if call is None else (adapter, call, graph)
+
+    def _is_like(self, args: tuple[Any, ...]) -> bool:
         x, *others = args or (None,)
         fits = _is_plain(x) and x.shape == self._shape and x.device == self._device
-        if not fits or not is_plain(self._kind) or global_hooks.are_registered():
-            return None
         known = [*self._others]  # other threads may clear them
-        if not others or len(others) != len(known):
-            return None
-        for seen, each in zip(known, others, strict=True):
-            is_now = seen.is_now(each) if isinstance(seen, SeenTensor) else seen() is each
-            if not is_now:
-                return None
-        return self._alike(args)
+        if not fits or not others or len(others) != len(known) or not is_plain(self._kind):
+            return False
+        return all(
+            seen.is_now(each) if isinstance(seen, SeenTensor) else seen() is each
+            for seen, each in zip(known, others, strict=True)
+        )
 
 
 _Seen = SeenTensor | weakref.ref[HeteroGraph]

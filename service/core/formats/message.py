@@ -67,6 +67,18 @@ class Message:
             raise MalformedError(f"there are {name} and {name}/{next(iter(parts))}: give one form")
         return whole
 
+    def check_groups(self, *names: str) -> None:
+        """Refuses tensors that `group` gives for none of the names.
+
+        Raises:
+            MalformedError: There is one.
+        """
+        for name in self.tensors:
+            if name.partition("/")[0] not in names:
+                raise MalformedError(
+                    f"there is no use for the tensor {name!r}: give {', '.join(names)}"
+                )
+
 
 def grouped(name: str, rows: Tensor | Mapping[str, Tensor] | None) -> dict[str, Tensor]:
     """What `Message.group` reads, to be written."""

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
 
 from hetune.service.core.formats.container import LENGTH_BYTES, MOST_HEADER, Content
+from hetune.service.core.formats.documents import Document
 from hetune.service.core.formats.message import MEDIA_TYPE, Pieces
 from hetune.service.http.body import JSON_TYPE, Media, limit_of, media_of
 from hetune.service.http.dispatcher import Dispatcher
+from hetune.service.http.parameters import MODEL_REFERENCE
 from hetune.service.http.routes.requests import read_deadline
+from hetune.service.http.schema import gives, takes
 from hetune.service.http.streaming_response import PiecesResponse
 from hetune.variants.errors import InputError
 
@@ -44,25 +47,48 @@ class ModelRequest:
         return None if seconds is None else self.arrived + seconds
 
 
-def computing(
-    work: Dispatcher, compute: Callable[[ModelRequest], bytes | Pieces]
-) -> Callable[[Request], Awaitable[Response]]:
-    """What answers requests of a model by its name, with what is computed in their turn."""
+def add_computation(
+    routes: APIRouter,
+    work: Dispatcher,
+    name: str,
+    compute: Callable[[ModelRequest], bytes | Pieces],
+    *,
+    takes_in: type[Document],
+    gives_out: type[Document],
+    description: str,
+) -> None:
+    """Adds the route of what a model does: it is computed when the request's turn has come.
+
+    Args:
+        routes: Where to.
+        work: Says whose turn it is.
+        name: The end of its path.
+        compute: Gives the answer, in the form that is asked for.
+        takes_in: The body, where that is JSON.
+        gives_out: The answer, likewise.
+        description: For OpenAPI.
+    """
     service = work.service
 
     async def respond(request: Request) -> Response:
-        arrived, name = time.monotonic(), str(request.path_params["name"])
+        arrived, model = time.monotonic(), str(request.path_params["name"])
         media = media_of(request, *BODIES)
         wanted = _answered(request.headers.get("accept", ""), media)
         async with work.asked(request, limit_of(media, service.limits)) as body:
-            asked = ModelRequest(name, media, body, wanted, arrived)
+            asked = ModelRequest(model, media, body, wanted, arrived)
             deadline: float | None = None
             if _may_have_deadline(media, body):
                 deadline = asked.deadline(await asyncio.to_thread(read_deadline, media, body))
             content = await work.compute(lambda: compute(asked), deadline)
         return PiecesResponse(content, wanted.value, work.computing)
 
-    return respond
+    routes.post(
+        f"/v1/models/{{name}}/{name}",
+        name=name,
+        description=description,
+        openapi_extra=takes(takes_in, safetensors=True) | {"parameters": [MODEL_REFERENCE]},
+        responses=gives(gives_out),
+    )(respond)
 
 
 def as_json(document: object) -> bytes:

@@ -73,9 +73,7 @@ def _read(upload: Upload, graph: HeteroGraph) -> Features:
     if upload.media is Media.JSON:
         return parse(FeaturesDocument, upload.path.read_bytes()).rows(graph.num_nodes)
     message = read_container(upload.path, most=_SPARE + graph.num_ntypes)
-    for name in message.tensors:
-        if name.partition("/")[0] != "x":
-            raise MalformedError(f"there is no use for the tensor {name!r}: give x")
+    message.check_groups("x")
     found = message.group("x")
     if found is None:
         raise MalformedError("features are missing: give a tensor x, or x/<node type> for each")

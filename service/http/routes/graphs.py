@@ -135,9 +135,7 @@ def _read_edit(upload: Upload, graph: HeteroGraph) -> GraphEdit:
         if isinstance(found, Tensor):
             raise MalformedError(f"there is a tensor {name!r}: give {name}/<edge type> for each")
         parts[name] = found or {}
-    for name in message.tensors:
-        if name.partition("/")[0] not in parts:
-            raise MalformedError(f"there is no use for the tensor {name!r}: give add, remove")
+    message.check_groups(*parts)
     return GraphEdit(parse(EditHeader, message.document, _fields_of(graph)), **parts)
 
 

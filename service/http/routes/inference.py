@@ -13,15 +13,20 @@ from hetune.service.core.inference.answers import Answer, RunReport
 from hetune.service.core.service import Service
 from hetune.service.http.body import Media, limit_of, media_of
 from hetune.service.http.dispatcher import Dispatcher
-from hetune.service.http.parameters import MODEL_REFERENCE, ModelReference
-from hetune.service.http.routes.computations import BODIES, ModelRequest, as_json, computing
+from hetune.service.http.parameters import ModelReference
+from hetune.service.http.routes.computations import (
+    BODIES,
+    ModelRequest,
+    add_computation,
+    as_json,
+)
 from hetune.service.http.routes.requests import (
     InferDocument,
     SelectDocument,
     read_infer,
     read_select,
 )
-from hetune.service.http.schema import gives, takes
+from hetune.service.http.schema import takes
 
 
 class InferAnswer(RunReport):
@@ -39,13 +44,15 @@ def router(work: Dispatcher) -> APIRouter:
         request = read_infer(asked.media, asked.body, service.limits)
         return _written(request.run(service, asked.model, asked.arrived), asked.answer, service)
 
-    routes.post(
-        "/v1/models/{name}/infer",
-        name="infer",
+    add_computation(
+        routes,
+        work,
+        "infer",
+        infer,
+        takes_in=InferDocument,
+        gives_out=InferAnswer,
         description="Runs a model on a graph, by the variants that suit it.",
-        openapi_extra=takes(InferDocument, safetensors=True) | {"parameters": [MODEL_REFERENCE]},
-        responses=gives(InferAnswer),
-    )(computing(work, infer))
+    )
 
     @routes.post(
         "/v1/models/{name}/select",

@@ -41,7 +41,6 @@ from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 
 JsonRows: TypeAlias = JsonArray | dict[str, JsonArray]
-_TENSORS = ("x", "inputs", "nodes", "graph")
 _MOST_INPUTS = 64
 
 
@@ -237,11 +236,8 @@ def read_infer(media: Media, body: Content, limits: ServiceLimits) -> InferReque
         )
     message = unpack(body)
     header = parse(InferHeader, message.document)
-    graph = contained_graph(header.graph, message.group("graph"), limits)
-    for name in message.tensors:
-        if name.partition("/")[0] not in _TENSORS:
-            named = ", ".join(_TENSORS)
-            raise MalformedError(f"there is no use for the tensor {name!r}: give {named}")
+    graph = graph_in(header.graph, limits, message.group("graph"))
+    message.check_groups("x", "inputs", "nodes", "graph")
     x = message.group("x")
     _check_one(header.features, x)
     features = header.features if x is None else x
@@ -267,7 +263,7 @@ def read_select(
         return document, graph_in(document.graph, limits)
     message = unpack(body)
     header = parse(SelectHeader, message.document)
-    return header, contained_graph(header.graph, message.group("graph"), limits)
+    return header, graph_in(header.graph, limits, message.group("graph"))
 
 
 def _check_one(features: object, x: object) -> None:
@@ -275,23 +271,19 @@ def _check_one(features: object, x: object) -> None:
         raise MalformedError("there are both x and features: give one")
 
 
-def graph_in(graph: str | GraphHeader, limits: ServiceLimits) -> HeteroGraph | str:
-    """The graph of a document, or the id of one that is kept.
-
-    Raises:
-        TooLargeError: It is over a limit.
-        GraphError: It is none.
-    """
-    if isinstance(graph, GraphDocument):
-        return graph_of(graph, graph.arrays(limits), limits)
-    assert isinstance(graph, str)
-    return graph
-
-
-def contained_graph(
-    graph: str | GraphHeader, arrays: Tensor | dict[str, Tensor] | None, limits: ServiceLimits
+def graph_in(
+    graph: str | GraphHeader,
+    limits: ServiceLimits,
+    arrays: Tensor | dict[str, Tensor] | None = None,
+    group: str = "graph",
 ) -> HeteroGraph | str:
-    """The graph of a header and tensors, or the id of one that is kept.
+    """The graph of a document, or of a header and tensors; or the id of one that is kept.
+
+    Args:
+        graph: What the request has.
+        limits: What is accepted.
+        arrays: Tensors beside it.
+        group: What their names begin with.
 
     Raises:
         MalformedError: Tensors are missing, or there are some beside an id.
@@ -302,8 +294,10 @@ def contained_graph(
         if arrays is not None:
             raise MalformedError("there are tensors of a graph beside a graph's id: give one")
         return graph
+    if isinstance(graph, GraphDocument):
+        return graph_of(graph, graph.arrays(limits), limits)
     if not isinstance(arrays, dict):
-        raise MalformedError("the graph's tensors are missing: give graph/src, graph/dst, ...")
+        raise MalformedError(f"the graph's tensors are missing: give {group}/src, {group}/dst, ...")
     return graph_of(graph, arrays, limits)
 
 

@@ -18,10 +18,8 @@ from hetune.service.core.inference.answers import RunReport
 from hetune.service.core.inference.triple_scores import score_triples, top_entities
 from hetune.service.http.body import Media
 from hetune.service.http.dispatcher import Dispatcher
-from hetune.service.http.parameters import MODEL_REFERENCE
-from hetune.service.http.routes.computations import ModelRequest, as_json, computing
-from hetune.service.http.routes.requests import contained_graph, graph_in
-from hetune.service.http.schema import gives, takes
+from hetune.service.http.routes.computations import ModelRequest, add_computation, as_json
+from hetune.service.http.routes.requests import graph_in
 from hetune.variants.errors import MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 
@@ -88,11 +86,11 @@ def router(work: Dispatcher) -> APIRouter:
     routes, service, limits = APIRouter(tags=["inference"]), work.service, work.service.limits
 
     def score(asked: ModelRequest) -> bytes | Pieces:
-        header, given, _ = _read(asked, ScoreDocument, ScoreHeader, _TRIPLES, limits)
+        header, (heads, rels, tails), _ = _read(asked, ScoreDocument, ScoreHeader, _TRIPLES, limits)
         found = score_triples(
             service.inference,
             service.models.get(asked.model, header.version),
-            (given[0], given[1], given[2]),
+            (heads, rels, tails),
             variant=header.variant,
             memory_limit=header.memory_limit,
             explain=header.explain,
@@ -107,11 +105,7 @@ def router(work: Dispatcher) -> APIRouter:
 
     def top(asked: ModelRequest) -> bytes | Pieces:
         header, (nodes, rels), arrays = _read(asked, TopDocument, TopHeader, _QUERIES, limits)
-        known: HeteroGraph | str | None = None
-        if asked.media is Media.JSON and header.known is not None:
-            known = graph_in(header.known, limits)
-        elif header.known is not None:
-            known = contained_graph(header.known, arrays, limits)
+        known = _known(header, arrays, limits)
         found = top_entities(
             limits,
             service.models.get(asked.model, header.version),
@@ -132,17 +126,24 @@ def router(work: Dispatcher) -> APIRouter:
         )
         return as_json({"entities": entities, "scores": scores})
 
-    for path, compute, takes_in, gives_out, says in (
-        ("score", score, ScoreDocument, ScoreAnswer, "Scores triples of a knowledge graph."),
-        ("top-k", top, TopDocument, TopAnswer, "The entities that score best in a triple."),
-    ):
-        routes.post(
-            f"/v1/models/{{name}}/{path}",
-            name=path,
-            description=says,
-            openapi_extra=takes(takes_in, safetensors=True) | {"parameters": [MODEL_REFERENCE]},
-            responses=gives(gives_out),
-        )(computing(work, compute))
+    add_computation(
+        routes,
+        work,
+        "score",
+        score,
+        takes_in=ScoreDocument,
+        gives_out=ScoreAnswer,
+        description="Scores triples of a knowledge graph.",
+    )
+    add_computation(
+        routes,
+        work,
+        "top-k",
+        top,
+        takes_in=TopDocument,
+        gives_out=TopAnswer,
+        description="The entities that score best in a triple.",
+    )
     return routes
 
 
@@ -154,27 +155,33 @@ def _read(
     limits: ServiceLimits,
 ) -> tuple[H, list[Tensor], Tensor | dict[str, Tensor] | None]:
     """The document, its ids, and the tensors of the triples that are known."""
+    ids: list[Tensor] = []
     if asked.media is Media.JSON:
         found = parse(document, bytes(asked.body))
-        arrays: list[JsonArray] = [getattr(found, name) for name in names]
-        for name, array in zip(names, arrays, strict=True):
+        for name in names:
+            array: JsonArray = getattr(found, name)
             check_limit(name, array.count, limits.edges)
-        ids = [torch.from_numpy(a.integers(n)) for n, a in zip(names, arrays, strict=True)]
+            ids.append(torch.from_numpy(array.integers(name)))
         return found, ids, None
     message = unpack(asked.body)
-    header_found = parse(header, message.document)
-    used = (*names, "known") if "known" in header.model_fields else names
-    for name in message.tensors:
-        if name not in names and not (name.startswith("known/") and "known" in used):
-            raise MalformedError(f"there is no use for the tensor {name!r}: give {', '.join(used)}")
+    message.check_groups(*names, *(("known",) if header is TopHeader else ()))
     for name in names:
-        if name not in message.tensors:
+        given = message.group(name)
+        if not isinstance(given, Tensor):
             raise MalformedError(f"the tensor {name} is missing: give integers, one for each")
-        check_limit(name, message.tensors[name].numel(), limits.edges)
-    known = message.group("known")
-    if known is not None and getattr(header_found, "known", None) is None:
+        check_limit(name, given.numel(), limits.edges)
+        ids.append(given)
+    return parse(header, message.document), ids, message.group("known")
+
+
+def _known(
+    header: TopHeader, arrays: Tensor | dict[str, Tensor] | None, limits: ServiceLimits
+) -> HeteroGraph | str | None:
+    if header.known is not None:
+        return graph_in(header.known, limits, arrays, "known")
+    if arrays is not None:
         raise MalformedError(
             "there are tensors of known triples, and the document has no known: give their "
             "graph's num_nodes and num_etypes there"
         )
-    return header_found, [message.tensors[name] for name in names], known
+    return None

@@ -71,8 +71,8 @@ def check_queries(
     """
     check_pairs(nodes, rels)
     _check_side(side)
-    _check_range("nodes", nodes, "entities", num_entities)
-    _check_range("rels", rels, "relations", num_relations)
+    check_range("nodes", nodes, "entities", num_entities)
+    check_range("rels", rels, "relations", num_relations)
 
 
 def _check_side(side: str) -> None:
@@ -89,15 +89,20 @@ def check_ids(triples: Sequence[Tensor], num_entities: int, num_relations: int |
     kinds = ("heads", "entities"), ("rels", "relations"), ("tails", "entities")
     counts = num_entities, num_relations, num_entities
     for ids, (name, kind), count in zip(triples, kinds, counts, strict=True):
-        _check_range(name, ids, kind, count)
+        check_range(name, ids, kind, count)
 
 
-def _check_range(name: str, ids: Tensor, kind: str, count: int | None) -> None:
+def check_range(name: str, ids: Tensor, kind: str, count: int | None) -> None:
+    """Refuses ids of what there is not; a count of None allows any.
+
+    Raises:
+        InputError: Says which, and where.
+    """
     if count is None:
         return
     wrong = ((ids < 0) | (ids >= count)).nonzero()
     if len(wrong):
-        at = int(wrong[0])
+        at = wrong[0].tolist()
         raise InputError(
-            f"{name}[{at}] is {int(ids[at])}: there are {count} {kind}, numbered from 0"
+            f"{name}{at} is {int(ids[tuple(at)])}: there are {count} {kind}, numbered from 0"
         )

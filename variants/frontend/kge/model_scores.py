@@ -58,7 +58,7 @@ def use_name(table: str, place: RowPlace) -> str:
     return f"{place}_{table}"
 
 
-class ModelScores:
+class CompiledScores:
     """Scores a model's triples by compiled variants.
 
     Args:
@@ -88,17 +88,19 @@ class ModelScores:
 
     def __call__(self, heads: Tensor, rels: Tensor, tails: Tensor) -> Tensor | None:
         """Scores [B] of triples, integers [B] each; None where they are left to the model."""
-        read: Tensor | None = None
-        if heads.dim() == tails.dim() == 1 and (count := self._num_sparse_entities()) is not None:
-            read, rows = _distinct(torch.cat((heads, tails)))
-            if len(read) and not 0 <= int(read[0]) <= int(read[-1]) < count:
-                check_ids((heads, rels, tails), count, None)
-            heads, tails = rows[: len(heads)], rows[len(heads) :]
-        given = self._tables(rels, read)
-        tables = (*given.entities.values(), *given.weights.values())
-        is_float32 = all(table.dtype is torch.float32 for table in tables)
+        embeddings = self._embeddings()
+        is_float32 = all(part.weight.dtype is torch.float32 for part in embeddings.values())
         if self._is_left or not is_float32 or heads.dim() != 1 or not len(heads):
             return None
+        read: Tensor | None = None
+        entities = [embeddings[name] for name in self._layer.entities]
+        if tails.dim() == 1 and any(map(_is_sparse, entities)):
+            read, rows = _distinct(torch.cat((heads, tails)))
+            count = len(entities[0].weight)
+            if not 0 <= int(read[0]) <= int(read[-1]) < count:
+                check_ids((heads, rels, tails), count, None)
+            heads, tails = rows[: len(heads)], rows[len(heads) :]
+        given = self._tables(embeddings, rels, read)
         self._layer.set_weights(given.weights)
         found: Tensor = self.compiled(heads, rels, tails, *given.entities.values())
         self._is_left = not self.compiled.variants  # it has warned, and said why
@@ -109,7 +111,7 @@ class ModelScores:
 
         None of a score that is no program, if that is left to the model.
         """
-        given = self._tables()
+        given = self._tables(self._embeddings())
         if self._candidates is None:
             self._candidates = self._compiler.candidates(self._score.function, given)
         if is_left and not self._candidates.is_program:
@@ -117,26 +119,31 @@ class ModelScores:
         found: Tensor = self._candidates.all(given, nodes, rels, side)
         return found
 
-    def _num_sparse_entities(self) -> int | None:
-        """How many entities there are, if gradients by some of their rows are to be sparse."""
-        paths = (self._score.tables[name] for name in self._layer.entities)
-        parts: list[Any] = [self._score.model.get_submodule(path) for path in paths]
-        return len(parts[0].weight) if any(map(_is_sparse, parts)) else None
+    def _embeddings(self) -> dict[str, Any]:
+        """The embeddings of now, by the names of tables; the score is read again if it changed."""
+        if self._state.change() is not None:
+            self._renew()
+        score = self._score
+        return {name: score.model.get_submodule(path) for name, path in score.tables.items()}
 
-    def _tables(self, rels: Tensor | None = None, read: Tensor | None = None) -> ScoreTables:
-        """The tables of now; of entities only rows that are read, where some are sparse.
+    def _tables(
+        self,
+        embeddings: Mapping[str, Any],
+        rels: Tensor | None = None,
+        read: Tensor | None = None,
+    ) -> ScoreTables:
+        """The tables; of entities only rows that are read, where some are sparse.
 
         Args:
+            embeddings: What `_embeddings` gives.
             rels: Relations whose rows are read; gradients of sparse tables have no others.
             read: Entities whose rows are read; None for all.
         """
-        if self._state.change() is not None:
-            self._renew()
-        score, tables = self._score, dict[str, Tensor]()
-        for name, path in score.tables.items():
-            embedding: Any = score.model.get_submodule(path)
+        tables = dict[str, Tensor]()
+        for name, embedding in embeddings.items():
             table: Tensor = embedding.weight
-            is_sparse, shape = _is_sparse(embedding), score.shapes.get(name, table.shape[1:])
+            is_sparse = _is_sparse(embedding)
+            shape = self._score.shapes.get(name, table.shape[1:])
             if read is not None and name in self._layer.entities:
                 table = functional.embedding(read, table, sparse=is_sparse)
             elif rels is not None and is_sparse:
@@ -186,11 +193,11 @@ class CompiledKGEModel(nn.Module):
     """
 
     module: ClassVar[Any]
-    _scores: ClassVar[ModelScores]
+    _scores: ClassVar[CompiledScores]
     _again: ClassVar[Again]
 
     @classmethod
-    def of(cls, model: nn.Module, scores: ModelScores, again: Again) -> Self:
+    def of(cls, model: nn.Module, scores: CompiledScores, again: Again) -> Self:
         """A model with compiled scores.
 
         Args:

@@ -7,7 +7,11 @@ from functools import partial
 from torch import nn
 
 from hetune.variants.errors import InputError
-from hetune.variants.frontend.kge.model_scores import CompiledKGEModel, ModelScores, ScoreCompiler
+from hetune.variants.frontend.kge.model_scores import (
+    CompiledKGEModel,
+    CompiledScores,
+    ScoreCompiler,
+)
 from hetune.variants.frontend.kge.pyg_models import CompiledPygModel, is_pyg_model, pyg_score
 from hetune.variants.frontend.kge.pykeen_models import (
     CompiledPykeenModel,
@@ -36,7 +40,7 @@ def compiled_kge_model(model: nn.Module, compiler: ScoreCompiler) -> CompiledKGE
     for is_of_library, read, kind in _LIBRARIES:
         if is_of_library(model):
             try:
-                scores = ModelScores(partial(read, model), compiler)
+                scores = CompiledScores(partial(read, model), compiler)
             except NotTraceable as error:
                 raise InputError(f"{type(model).__name__} is not compiled: {error}") from None
             return kind.of(model, scores, partial(compiled_kge_model, compiler=compiler))
