@@ -110,6 +110,10 @@ def test_an_interrupted_model_goes_on_where_it_stopped(tmp_path, monkeypatch):
     work, units = tmp_path / "out.npy.work", len(written) - 2
     lines = (work / "journal.jsonl").read_text().splitlines()
     assert len(lines) - 1 == units + 2 > 5
+    for refused in ({"variant": "none"}, {"memory": 1}):
+        with pytest.raises(VariantError):
+            run_partitions(*given, **{"memory": MEMORY, "variant": variant, **refused})
+        assert (work / "journal.jsonl").read_text().splitlines() == lines
     # A line that was cut off, and rows that are not those of the journal, do not count.
     (work / "journal.jsonl").write_text("\n".join(lines) + '\n{"layer": 1, "first')
     rows = np.load(work / "0.npy", mmap_mode="r+")

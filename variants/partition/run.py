@@ -28,6 +28,7 @@ from hetune.variants.partition.row_files import (
     open_rows,
 )
 from hetune.variants.registry.atomic_files import sync_folder
+from hetune.variants.runtime.choice import check_variant
 from hetune.variants.runtime.compiled import CompiledLayer
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -105,6 +106,10 @@ def run_on(
         raise InputError(f"{path} has the features, which would be lost: name another file")
     if path.is_dir():
         raise InputError(f"{path} is a folder: name a file")
+    for layer in layers:  # before the journal of another run is dropped
+        layer.layer.check_graph(partitions.types)
+        if variant is not None:
+            check_variant(variant, layer.layer.variants)
     work = path.with_name(f"{path.name}.work")
     run = {
         "format": 1,
