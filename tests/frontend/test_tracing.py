@@ -129,6 +129,10 @@ class Refused(pyg.MessagePassing):
             edge_index = edge_index[:, x[edge_index[0], 0] > 0]
         if self.what == "all":
             x = x - x.mean(0)
+        if self.what == "nodes' mask":
+            x = x[x[:, 0] > 0]
+        if self.what == "key":
+            x = x * {"a": 1}["c"]
         if self.what == "graph":
             x = x * float(edge_index.sum())
         if self.what == "nodes":
@@ -145,6 +149,8 @@ class Refused(pyg.MessagePassing):
         ("outside", "a parameter is none of the module's own: register it there"),
         ("function", "the function cumsum has no meaning in a program"),
         ("edges", "a mask takes some of the rows: multiply by the mask"),
+        ("nodes' mask", "a mask takes some of the rows: multiply by the mask"),
+        ("key", "its forward raises KeyError: 'c'"),
         ("all", "the mean of all nodes or edges: reduce rows by an end of the edges"),
         ("graph", "its program depends on the graph: branch on options alone"),
         ("nodes", "one set of edges compiles"),

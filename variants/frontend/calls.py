@@ -306,11 +306,7 @@ def _without_matrix(edges: object, targets: int | None, sources: int | None) -> 
 
 
 def _entries(matrix: Tensor) -> Tensor:
-    if matrix.layout is torch.sparse_coo:
-        return matrix.indices().flip(0).contiguous()
-    rows = torch.arange(matrix.shape[0], device=matrix.device)
-    counts = matrix.crow_indices().diff()
-    return torch.stack([matrix.col_indices(), rows.repeat_interleave(counts)])
+    return matrix.to_sparse(layout=torch.sparse_coo).indices().flip(0).contiguous()
 
 
 def feature_refusal(name: str, x: Tensor, dtype: torch.dtype, dims: int | None = 2) -> str | None:

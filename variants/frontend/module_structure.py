@@ -29,7 +29,7 @@ class ModuleStructure:
     def is_now(self, options: Mapping[str, object]) -> bool:
         """Whether the module still has it all, and these attributes.
 
-        A module may have a thousand parameters, and every call asks: in loops that are no Python.
+        A module may have a thousand parameters, and every call asks: the loops run in C.
         """
         names, held = self._now()
         return (

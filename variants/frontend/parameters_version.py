@@ -53,7 +53,7 @@ class ParametersVersion:
 
     def is_now(self, tensors: list[Tensor]) -> bool:
         """Whether these are the tensors, unchanged as far as can be seen."""
-        # A layer may have a thousand parameters, and every call asks: in loops that are no Python.
+        # A layer may have a thousand parameters, and every call asks: the loops run in C.
         return (
             len(tensors) == len(self._tensors)
             and all(map(is_, tensors, self._tensors))

@@ -205,7 +205,8 @@ def _adapt_hgt(module: Any) -> Adapter | Unsupported:
     if not edge_types:
         return Unsupported("metadata has no edge types")
     d_in, d_out, heads = max(widths.values()), module.out_channels, module.heads
-    if not are_near([*widths.values()]) or d_in > d_out in widths.values():
+    is_skip_padded = d_in > d_out and d_out in widths.values()
+    if not are_near([*widths.values()]) or is_skip_padded:
         return Unsupported(f"in_channels={widths}: widths differ much between node types")
     if found := _zero_width(in_channels=d_in, out_channels=d_out):
         return found

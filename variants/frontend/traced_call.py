@@ -305,7 +305,7 @@ class TracedCall(Call):
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Any:
         """Rows as the layer gives them, and what torch makes of them."""
         arguments, traced = self._arguments, self._reader.traced
-        given, order = arguments.values, None
+        given = arguments.values
         if traced.order is not None and (order := self._of_graph(graph).order) is not None:
             results = tuple(map(order.unsorted, results))
         found = dict(zip(traced.program.results, results, strict=True))

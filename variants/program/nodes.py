@@ -376,3 +376,8 @@ def with_operands(op: Op, names: tuple[str, ...]) -> Op:
             return replace(op, parts=names)
         case Count():
             return op
+
+
+def without_operands(op: Op) -> Op:
+    """Equal for operators that differ in their operands alone."""
+    return with_operands(op, ("",) * len(operands(op)))

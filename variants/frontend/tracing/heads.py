@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 
@@ -19,6 +18,8 @@ from hetune.variants.program.nodes import (
     Space,
     Take,
     operands,
+    with_operands,
+    without_operands,
 )
 
 
@@ -46,36 +47,17 @@ def together(recorder: ProgramRecorder, names: Sequence[str]) -> str | None:
     if not isinstance(first, Reshape | Linear | Map | Dot | Take):
         return None
     args = [together(recorder, column) for column in zip(*map(operands, ops), strict=True)]
-    found = [arg for arg in args if arg is not None]
+    found = tuple(arg for arg in args if arg is not None)
     if len(found) < len(args):
         return None
-    return recorder.emit(_of(first, found, len(names)), "heads")
+    if isinstance(first, Reshape):
+        return recorder.emit(Reshape(found[0], (len(names), *first.shape)), "heads")
+    return recorder.emit(with_operands(first, found), "heads")
 
 
 def _alike(op: Op) -> object:
-    """Equal for operators that differ in their operands alone."""
-    match op:
-        case Map(fn, args, const):
-            return "map", fn, len(args), const
-        case Take(_, space, end, group):
-            return "take", space, end, group
-        case Reshape(_, shape):
-            return "reshape", shape
-    return type(op)
-
-
-def _of(op: Reshape | Linear | Map | Dot | Take, args: Sequence[str], heads: int) -> Op:
-    match op:
-        case Map():
-            return replace(op, args=tuple(args))
-        case Linear():
-            return Linear(*args)
-        case Dot():
-            return Dot(*args)
-        case Reshape(_, shape):
-            return Reshape(args[0], (heads, *shape))
-        case Take():
-            return replace(op, x=args[0])
+    """Equal for operators that differ in their operands alone, and for all slices."""
+    return Slice if isinstance(op, Slice) else without_operands(op)
 
 
 def _slices(recorder: ProgramRecorder, ops: Sequence[Op]) -> str | None:

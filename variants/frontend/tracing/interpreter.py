@@ -267,12 +267,9 @@ class Interpreter:
         handler = HANDLERS.get(name)
         if handler is None:
             raise NotTraceable(f"the function {name} has no meaning in a program")
-        if name == "__getitem__" and self._is_mask_of_nodes(*args):
-            args = args[0], self.parts.positions(args[1])
-        try:
-            expected = _on_meta(func, args, kwargs)
-        except NotImplementedError:  # a shape that depends on numbers
-            raise NotTraceable("a mask takes some of the rows: multiply by the mask") from None
+        if name == "__getitem__":
+            args = args[0], self._without_mask(*args)
+        expected = _on_meta(func, args, kwargs)
         if name in ("max", "min") and isinstance(expected, tuple):
             return self._extreme(name, args, kwargs, type(expected))
         if isinstance(expected, Tensor):
@@ -286,9 +283,12 @@ class Interpreter:
             self._checked(name, part, wanted) for part, wanted in zip(found, expected, strict=True)
         )
 
-    def _is_mask_of_nodes(self, of: Tensor, index: Any) -> bool:
+    def _without_mask(self, of: Any, index: Any) -> Any:
+        """An index, or the numbers of the rows of nodes that it is a mask of."""
         is_mask = isinstance(index, Tensor) and index.dtype is torch.bool
-        return is_mask and is_rows(of) and not self._is_of_edges(of)  # type: ignore[arg-type]
+        is_of_nodes = is_mask and is_rows(of) and not self._is_of_edges(of)
+        rows = self.parts.positions(index) if is_of_nodes else None
+        return index if rows is None else rows
 
     def _extreme(
         self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], kind: Any
@@ -337,7 +337,10 @@ def _on_meta(func: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> 
     with torch._C.DisableTorchFunction(), torch.no_grad():
         named = dict(zip(kwargs, replaced(list(kwargs.values()), meta), strict=True))
         named = {key: "meta" if key == "device" else value for key, value in named.items()}
-        return func(*replaced(args, meta), **named)
+        try:
+            return func(*replaced(args, meta), **named)
+        except NotImplementedError:  # a shape that depends on numbers
+            raise NotTraceable("a mask takes some of the rows: multiply by the mask") from None
 
 
 def _meaning(tensor: Tensor) -> Any:

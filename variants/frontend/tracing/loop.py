@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -43,7 +44,7 @@ class TracedLoop(LoopTerms):
     # --- values of nodes ------------------------------------------------------------------
 
     def by_place(self, results: Sequence[str]) -> tuple[list[Names], dict[str, int]]:
-        """Results put together, one for each type of nodes; and the type's place of each.
+        """Results of one shape put together, one for each type of nodes; and the place of each.
 
         Where each is of one set of edges, nodes are there once more for every further set that
         leads to them.
@@ -59,25 +60,18 @@ class TracedLoop(LoopTerms):
                 if copy not in self.node_types:
                     self.node_types.append(copy)
         places: dict[str, int] = {}
-        vectors: list[list[str | None]] = []
+        vectors: dict[object, list[str | None]] = {}
+        counts = Counter[object]()
         for name, own in zip(results, sets, strict=True):
             kind = self._old_types[name].group
             if len(own) == 1:
                 kind = self.ends[next(iter(own))][1]
             place = places[name] = self.node_types.index(kind)
             shape = self._old_types[name].shape
-            fit = (
-                vector
-                for vector in vectors
-                if vector[place] is None
-                and all(self._old_types[other].shape == shape for other in known(vector))
-            )
-            free = next(fit, None)
-            if free is None:
-                free = list[str | None]([None] * len(self.node_types))
-                vectors.append(free)
-            free[place] = name
-        return [tuple(vector) for vector in vectors], places
+            nth = counts[shape, place]
+            counts[shape, place] += 1
+            vectors.setdefault((shape, nth), [None] * len(self.node_types))[place] = name
+        return [tuple(vector) for vector in vectors.values()], places
 
     def of_types(self, names: Names) -> str:
         """The program's value that is, for the nodes of each type, what the recorder's is."""
@@ -136,24 +130,28 @@ class TracedLoop(LoopTerms):
         """Terms that are no sums over one set of edges."""
         each = [None if found is None else self._merged(found) for found in terms]
         return [
-            self._counted(self.of_types(column), column, [t is not None for t in each], Space.NTYPE)
+            self._counted(self.of_types(column), _are_known(column), _are_known(each), Space.NTYPE)
             for column in self._by_form(each, self._made_by)
         ]
 
     def _counted(
-        self, rows: str, names: Names, are_read: Sequence[bool], space: Space = Space.ETYPE
+        self,
+        rows: str,
+        count: Sequence[bool],
+        are_read: Sequence[bool],
+        space: Space = Space.ETYPE,
     ) -> str:
-        """Rows of some types of edges or nodes; zeros for those that are read and have none.
+        """Rows of some types of edges or nodes; zeros for others that are read.
 
         Args:
             rows: The program's value.
-            names: What it is for each type.
-            are_read: Whether each is read.
+            count: Whether each type's rows do.
+            are_read: Whether each type's are.
             space: What there are types of.
         """
-        if all(name is not None for name, is_read in zip(names, are_read, strict=True) if is_read):
+        if all(itertools.compress(count, are_read)):
             return rows
-        counted = [fixed(torch.tensor(float(name is not None))) for name in names]
+        counted = [fixed(torch.tensor(float(does))) for does in count]
         return self.emit(Map("mul", (self._stack(counted, (), space), rows)), "counted")
 
     def _added(self, names: list[str]) -> str:
@@ -177,9 +175,10 @@ class TracedLoop(LoopTerms):
             if not all(map(self._vanishes, known(names))):
                 raise Unlike
             rows = self._by_node(names, Space.DST_PAIR, End.DST)
+        count = _are_known(names)
         if self._alone is not None:
-            names = tuple(self._alone if group == self._alone else None for group in self._sets)
-        rows = self._counted(rows, names, are_read)
+            count = [group == self._alone for group in self._sets]
+        rows = self._counted(rows, count, are_read)
         return self.emit(Reduce(rows, Space.NODE, "sum", End.DST), "sum")
 
     def _summands(self, names: Names) -> str | None:
@@ -310,6 +309,10 @@ class TracedLoop(LoopTerms):
             raise Unlike
         found = [self._operand(names, space, end) for names in _columns(ops)]
         return self._with_constants(ops, found, hint, Space.ETYPE)
+
+
+def _are_known(values: Sequence[object]) -> list[bool]:
+    return [value is not None for value in values]
 
 
 def _some(ops: Sequence[Op | None]) -> Op:

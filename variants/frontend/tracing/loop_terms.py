@@ -36,6 +36,7 @@ from hetune.variants.program.nodes import (
     Type,
     operands,
     with_operands,
+    without_operands,
 )
 
 _KEEPS_ZERO = words(
@@ -165,24 +166,29 @@ class LoopTerms(LoopParams):
 
     def _form(self, name: str) -> object:
         """Equal for values that are computed of edges in the same way, where they are added up."""
-        op, kind = self._old.get(name), self._old_types[name]
-        if op is None or _is_scale(op):
-            return kind.space if op is None else self._form(operands(op)[0])
-        if isinstance(op, Take) or (kind.space is not Space.EDGE and not self._depth(name)):
-            return _without_operands(op)
+        name = self._unscaled(name)
+        op, kind, made = self._old.get(name), self._old_types[name], self._made_by(name)
+        is_of_nodes = kind.space is not Space.EDGE and not self._depth(name)
+        if op is None or isinstance(op, Take) or is_of_nodes:
+            return made
         inner = (
             x
             for x in operands(op)
             if self._old_types[x].space is Space.EDGE or self._depth(x) == self._depth(name)
         )
-        return _without_operands(op), *map(self._form, inner)
+        return made, *map(self._form, inner)
 
     def _made_by(self, name: str) -> object:
         """The operator of a value, whatever its operands."""
+        name = self._unscaled(name)
         op = self._old.get(name)
-        if op is None or _is_scale(op):
-            return self._old_types[name].space if op is None else self._made_by(operands(op)[0])
-        return _without_operands(op)
+        return self._old_types[name].space if op is None else _without_operands(op)
+
+    def _unscaled(self, name: str) -> str:
+        """What a value is some number times of."""
+        while (op := self._old.get(name)) is not None and _is_scale(op):
+            (name,) = operands(op)
+        return name
 
     def _terms(self, name: str) -> list[str]:
         """Values whose sum a value is."""
@@ -315,8 +321,7 @@ def _is_scale(op: Op | None) -> bool:
 
 
 def _without_operands(op: Op) -> Op:
-    names = tuple("" for _ in operands(op))
-    op = with_operands(op, names)
+    op = without_operands(op)
     return replace(op, group=ALL_EDGES) if isinstance(op, Take) else op
 
 

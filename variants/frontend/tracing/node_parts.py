@@ -26,13 +26,13 @@ from hetune.variants.program.nodes import (
     Fold,
     Linear,
     Map,
-    Op,
     Reshape,
     Slice,
     Space,
     Type,
     operands,
     with_operands,
+    without_operands,
 )
 
 
@@ -181,18 +181,15 @@ class NodeParts:
 
     def _part(self, index: Tensor) -> NodePart:
         recorder = self._recorder
-        for part in recorder.parts.values():
-            if _is_equal(part.index, index):
-                recorder.tape.check_same(part.index, index)
-                return part
-        return recorder.new_part(index)
+        known = (part for part in recorder.parts.values() if recorder.is_equal(part.index, index))
+        return next(known, None) or recorder.new_part(index)
 
     def _assembled(self, written: _Written) -> str:
         recorder, writes = self._recorder, written.writes
         device = written.into.device
         nodes = [self._nodes_of(write.name, device) for write in writes]
         where = [write.positions for write in writes]
-        if any(map(_have_other_lengths, nodes, where)):
+        if [*map(len, nodes)] != [*map(len, where)]:
             raise NotTraceable("rows are written in place of more or fewer")
         position, node = torch.cat(where), torch.cat(nodes)
         everywhere = torch.arange(self._rows(written), device=device)
@@ -204,8 +201,7 @@ class NodeParts:
         types = torch.empty_like(node).index_copy(0, node, kind)
         found = _Merging(recorder, node, types).value(tuple(write.name for write in writes))
         index = torch.empty_like(position).index_copy(0, position, node)
-        if _is_equal(index, everyone):
-            recorder.tape.check_same(index, everyone)
+        if recorder.is_equal(index, everyone):
             return found
         return recorder.part_of(found, self._part(index))
 
@@ -247,7 +243,7 @@ class _Merging:
             return self.value(tuple(wholes))
         ops = [recorder.op_of(name) for name in names]
         known = [op for op in ops if isinstance(op, _ROW_WISE)]
-        if len(known) < len(ops) or len({_without_operands(op) for op in known}) > 1:
+        if len(known) < len(ops) or len({without_operands(op) for op in known}) > 1:
             raise NotTraceable("parts of the nodes are not all treated alike")
         columns = zip(*map(operands, known), strict=True)
         merged = tuple(self.value(column) for column in columns)
@@ -265,17 +261,3 @@ class _Merging:
 
 
 _ROW_WISE = Map | Linear | Dot | Reshape | Fold | Concat | Slice
-
-
-def _without_operands(op: Op) -> Op:
-    return with_operands(op, ("",) * len(operands(op)))
-
-
-def _have_other_lengths(one: Tensor, other: Tensor) -> bool:
-    return len(one) != len(other)
-
-
-def _is_equal(one: Tensor, other: Tensor) -> bool:
-    """Whether they are so; where they are empty, nothing says that they are on other graphs."""
-    with torch._C.DisableTorchFunction():
-        return len(one) > 0 and torch.equal(one, other)

@@ -23,7 +23,7 @@ def reason_of(error: BaseException) -> str:
     """What went wrong while a forward ran on symbols, with the line that did it."""
     if isinstance(error, LocatedNotTraceable):
         return str(error)
-    kind = "" if isinstance(error, NotTraceable) else f"{type(error).__name__}: "
+    kind = "" if isinstance(error, NotTraceable) else f"its forward raises {type(error).__name__}: "
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         if not _is_own(frame):
             return f"{kind}{error} ({_where(frame, line)})"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hetune.variants.frontend.tracing.recording import NOTHING, Slot, Step, slots_in
+from hetune.variants.frontend.tracing.recording import NOTHING, Slot, Step, filled, slots_in
 
 _VIEWS = frozenset(("view", "reshape", "expand", "expand_as", "movedim", "unsqueeze", "t"))
 _DIMS = frozenset(("dim", "ndim", "ndimension"))
@@ -29,25 +29,26 @@ def simplified(
         values: What each slot had.
         outputs: Slots by name.
     """
-    names: dict[int, int] = {}
+    renamed = [*map(Slot, range(len(values)))]
     roots: dict[int, int] = {}  # what views are of
     known: dict[object, int] = {}
     has_squeezed = any(step.func.__name__.startswith("squeeze") for step in steps)
     found = []
     for step in steps:
-        step = replace(step, args=_renamed(step.args, names), kwargs=_renamed(step.kwargs, names))
+        kwargs = {name: filled(value, renamed) for name, value in step.kwargs.items()}
+        step = replace(step, args=filled(step.args, renamed), kwargs=kwargs)
         if isinstance(step.out, int):
-            step = replace(step, out=names.get(step.out, step.out))
+            step = replace(step, out=renamed[step.out].index)
         if step.expected is not NOTHING and _is_certain(step, has_squeezed):
             continue
         key = _key(step, values, roots, known)
         out = step.out
         same = out if key is None or not isinstance(out, int) else known.setdefault(key, out)
         if isinstance(out, int) and isinstance(same, int) and same != out:
-            names[out] = same
+            renamed[out] = Slot(same)
         else:
             found.append(step)
-    return found, {name: names.get(slot, slot) for name, slot in outputs.items()}
+    return found, {name: renamed[slot].index for name, slot in outputs.items()}
 
 
 def _key(
@@ -95,16 +96,3 @@ def _is_certain(step: Step, has_squeezed: bool) -> bool:
         return not has_squeezed
     are_slots = len(args) == 2 and all(isinstance(arg, Slot) for arg in args)
     return are_slots and args[0] == args[1] and name in _COMPARISONS
-
-
-def _renamed(value: Any, names: Mapping[int, int]) -> Any:
-    match value:
-        case Slot(index):
-            return Slot(names.get(index, index))
-        case slice(start=start, stop=stop, step=step):
-            return slice(*(_renamed(part, names) for part in (start, stop, step)))
-        case dict():
-            return {name: _renamed(part, names) for name, part in value.items()}
-        case list() | tuple() if not isinstance(value, torch.Size):
-            return type(value)(_renamed(part, names) for part in value)
-    return value

@@ -138,11 +138,11 @@ class ProgramRecorder:
     def _part_in_order(self, index: Tensor, count: int) -> NodePart | None:
         """The order of the nodes that types are in; None for that of the nodes themselves."""
         kinds = self.kinds.get(Space.NODE)
-        if kinds is None or kinds.count != count or self._is_equal(kinds.index, index):
+        if kinds is None or kinds.count != count or self.is_equal(kinds.index, index):
             return None
         whole = (part for part in self.parts.values() if len(part.index) == len(index))
         of_parts = ((part, kinds.index.index_select(0, part.index)) for part in whole)
-        return next((part for part, own in of_parts if self._is_equal(own, index)), None)
+        return next((part for part, own in of_parts if self.is_equal(own, index)), None)
 
     def set_types(self, space: Space, index: Tensor, count: int) -> None:
         """Says what types edges or nodes have; all that are met are the same.
@@ -155,7 +155,7 @@ class ProgramRecorder:
         kinds = self.kinds.get(space)
         if kinds is None or not kinds.count:
             kinds = self.kinds[space] = RowTypes(index, count)
-        is_known = self._is_view(kinds.index, index) or self._is_equal(kinds.index, index)
+        is_known = self._is_view(kinds.index, index) or self.is_equal(kinds.index, index)
         if kinds.count != count or not is_known:
             raise NotTraceable(f"{space}s have types of two kinds: one compiles")
 
@@ -233,7 +233,7 @@ class ProgramRecorder:
 
         Edges of other calls of one layer, such as those of a relation, are sets of their own.
         """
-        for is_same in (self._is_view, self._is_equal):
+        for is_same in (self._is_view, self.is_equal):
             for edges in reversed(self.sets):
                 for end, known in zip(_ENDS, edges.ends, strict=False):
                     if is_same(known, index):
@@ -344,8 +344,11 @@ class ProgramRecorder:
             is_there = one.storage_offset() == other.storage_offset()
             return is_one and is_there and one.stride() == other.stride()
 
-    def _is_equal(self, one: Tensor, other: Tensor) -> bool:
-        """Whether two ends are equal; one row of an edge_index is only that row of another one."""
+    def is_equal(self, one: Tensor, other: Tensor) -> bool:
+        """Whether two tensors of the graph are equal, as they have to be on others: empty ones no.
+
+        One row of an edge_index is only that row of another one.
+        """
         with torch._C.DisableTorchFunction():
             are_rows = all(t.untyped_storage().nbytes() == 2 * t.nbytes for t in (one, other))
             if are_rows and bool(one.storage_offset()) != bool(other.storage_offset()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -203,7 +203,7 @@ def slots_in(value: Any) -> set[int]:
     return set()
 
 
-def filled(value: Any, slots: list[Any]) -> Any:
+def filled(value: Any, slots: Sequence[Any]) -> Any:
     """An argument with what slots hold in place of them."""
     if isinstance(value, Slot):
         return slots[value.index]
