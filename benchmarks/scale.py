@@ -6,7 +6,7 @@
 The first measures (and needs hetune[ray]): the graph of out_of_core.py in parts, first in this
 process with one thread, then as tasks of Ray. `efficiency` is one worker's time over that of all,
 and over their number; `predicted` is what the model makes of the time in this process. The second
-prints the model's hours for one layer of graphs too large for one machine.
+prints the model's seconds for one layer of graphs too large for one machine; `most` is the result.
 """
 
 import argparse

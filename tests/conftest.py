@@ -35,7 +35,7 @@ if not os.environ.get("CXX") and shutil.which("g++") and shutil.which("ld.gold")
 OF_NUMBERS = {"conformance", "backends", "test_precision"}
 """Folders, and a file, of tests whose kernels are compiled with the options that users have."""
 OF_LAYERS = {"test_other_layers", "test_training_steps"}
-"""Files in these folders that are of layers: their kernels are built as those in others are."""
+"""Files in these folders that test layers, whose kernels are compiled quickly all the same."""
 
 # On a busy machine any example may take long.
 settings.register_profile("hetune", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -98,7 +98,7 @@ def _users_registry(_private_cache: None) -> "Registry":
 
 @pytest.fixture(scope="module", autouse=True)
 def _kernels_of_users(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What is said of kernels' numbers is said of those that users have."""
+    """Tests of kernels' numbers run the kernels that users have."""
     names = {request.path.stem, *request.path.parts}
     if "HETUNE_CXX" not in os.environ or not OF_NUMBERS & names or OF_LAYERS & names:
         yield
@@ -145,7 +145,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Workers begin with other folders each, and find asserts rewritten where the others began."""
+    """Each worker collects from another folder on, so that none rewrites asserts again."""
     worker = getattr(config, "workerinput", None)
     if worker and [*map(Path, config.args)] == [TESTS.relative_to(config.rootpath)]:
         folders = sorted(str(path) for path in TESTS.glob("[a-z]*/"))
@@ -155,7 +155,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In the end they have the same order."""
+    """Workers have to run tests in the same order."""
     items.sort(key=lambda item: item.path.relative_to(TESTS).parts[0])
 
 

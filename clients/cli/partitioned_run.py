@@ -84,20 +84,18 @@ class PartitionedRun:
             )
         layer = hetune.compile(self.layer.module(partitions.types))
         assert isinstance(layer, hetune.CompiledLayer)
-        run, left = run_partitions, self.memory
+        run, own, why = run_partitions, 0, ""
         if self.ray:
             run = partial(distributed.run, address=self.address)
         else:
-            left -= psutil.Process().memory_info().rss
-        if left < _LEAST:
-            raise InputError(
-                f"--memory: the process itself takes {console.size(self.memory - left)}: give "
-                f"{console.size(self.memory - left + _LEAST)} at least"
-            )
+            own = psutil.Process().memory_info().rss
+            why = f"the process itself takes {console.size(own)}: "
+        if self.memory < own + _LEAST:
+            raise InputError(f"--memory: {why}give {console.size(own + _LEAST)} at least")
         start = time.perf_counter()
         with console.progress_bar("edges", left=True) as update:
             what = layer, partitions, self.features, self.out
-            rows = run(*what, memory=left, variant=self.variant, progress=update)
+            rows = run(*what, memory=self.memory - own, variant=self.variant, progress=update)
         took = console.seconds(time.perf_counter() - start)
         say(f"wrote {list(rows.shape)} float32 to {self.out} in {took}")
         if isinstance(partitions, EdgeFolder) and partitions.path == edges:  # made for this run

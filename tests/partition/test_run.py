@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import hetune
-from hetune.variants.errors import InputError, MemoryLimitError, PartitionError
+from hetune.variants.errors import InputError, MemoryLimitError, PartitionError, VariantError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.partition import executor, run
 from hetune.variants.partition.journal import Journal
@@ -110,6 +110,10 @@ def test_an_interrupted_model_goes_on_where_it_stopped(tmp_path, monkeypatch):
     work, units = tmp_path / "out.npy.work", len(written) - 2
     lines = (work / "journal.jsonl").read_text().splitlines()
     assert len(lines) - 1 == units + 2 > 5
+    for refused in ({"variant": "none"}, {"memory": 1}):
+        with pytest.raises(VariantError):
+            run_partitions(*given, **{"memory": MEMORY, "variant": variant, **refused})
+        assert (work / "journal.jsonl").read_text().splitlines() == lines
     # A line that was cut off, and rows that are not those of the journal, do not count.
     (work / "journal.jsonl").write_text("\n".join(lines) + '\n{"layer": 1, "first')
     rows = np.load(work / "0.npy", mmap_mode="r+")
@@ -136,6 +140,11 @@ def test_what_cannot_run_in_parts_is_refused(tmp_path):
     out, compiled = tmp_path / "out.npy", layer("rgcn")
     with pytest.raises(MemoryLimitError, match="give more memory"):
         run_partitions(compiled, PARTS, X, out, memory=50_000)
+    with pytest.raises(VariantError, match="no variant 'none'"):
+        run_partitions(compiled, PARTS, X, out, memory=MEMORY, variant="none")
+    more_types = hetune.compile(hetune.nn.RGCN(X.shape[1], 4, GRAPH.num_etypes + 1).eval())
+    with pytest.raises(InputError, match="edge types but the layer was made for"):
+        run_partitions(more_types, PARTS, X, out, memory=MEMORY)
     with pytest.raises(InputError, match="499 rows of features, and 500 nodes"):
         run_partitions(compiled, PARTS, X[1:], out, memory=MEMORY)
     for memory in ("4GB", 4e9, 0):
@@ -146,7 +155,7 @@ def test_what_cannot_run_in_parts_is_refused(tmp_path):
     for function in (lambda x: x.mean(0), lambda x: x[:, :1], Tensor.double, Tensor.tolist):
         with pytest.raises(InputError, match="give rows of the same shape and dtype"):
             run_partitions([compiled, function], PARTS, X, out, memory=MEMORY)
-    assert not out.exists()
+    assert not list(tmp_path.iterdir())
     np.save(out, X.numpy())
     for features in (out, str(out), np.load(out, mmap_mode="r")):
         with pytest.raises(InputError, match="which would be lost"):
@@ -154,6 +163,7 @@ def test_what_cannot_run_in_parts_is_refused(tmp_path):
     out.unlink()
     with pytest.raises(InputError, match=r"hetune\.compile"):
         run_partitions([compiled.module], PARTS, X, out, memory=MEMORY)
+    out.with_name("out.npy.work").mkdir()
     with (
         Journal(out.with_name("out.npy.work") / "journal.jsonl", {}),
         pytest.raises(PartitionError, match="another process"),
@@ -197,7 +207,7 @@ def _be_killed(folder: str, whole: np.ndarray) -> None:
         low, high = inputs.part.needed[[0, -1]]
         return torch.from_numpy(whole[low : high + 1]), "dst/b1024"
 
-    Journal.add, executor.run_part, run.EVERY = killing, computed, 0.0
+    Journal.add, executor.run_part, run.COMMIT_SECONDS = killing, computed, 0.0
     perform(folder)
 
 

@@ -32,6 +32,12 @@ class GraphPart:
     nodes: np.ndarray
     needed: np.ndarray
 
+    @property
+    def targets(self) -> slice:
+        """Where `needed` stand in `nodes`, if they are a range of nodes."""
+        start = int(np.searchsorted(self.nodes, self.needed[0])) if len(self.needed) else 0
+        return slice(start, start + len(self.needed))
+
 
 def part_of(
     whole: HeteroGraph,

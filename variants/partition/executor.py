@@ -82,7 +82,7 @@ class Executor(Protocol):
 
     Attributes:
         slots: How many parts may be started before a result is asked for.
-        least: How many a layer should have, at least.
+        least: How many parts a layer should be split into, at least.
     """
 
     slots: int

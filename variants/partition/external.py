@@ -67,7 +67,7 @@ def partition_edges(
     if nodes > offsets[-1] or given != offsets[-1] or types > num_etypes:
         raise GraphError(
             f"{path} has nodes up to {nodes - 1} and edge types up to {types - 1}, but there are "
-            f"to be {given} and {num_etypes}: give as many"
+            f"to be {given} and {num_etypes}: give as many (nodes have a row of features each)"
         )
     check_count("num_nodes", given)
     blocks = np.zeros(-(-given // _BLOCK), np.int64)

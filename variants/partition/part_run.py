@@ -88,18 +88,16 @@ def run_part(
         InputError: A function gives something else than a row for each of its rows.
     """
     part, x = inputs.part, inputs.x
-    graph, targets = part.graph, len(part.needed)
+    graph = part.graph
     left = memory - layer.fixed_bytes(graph.num_edges, len(part.nodes), partitions.num_nodes)
-    start = int(np.searchsorted(part.nodes, part.needed[0])) if targets else 0
-    here = slice(start, start + targets)
-    compiled, rows = layer.layer, here
+    compiled, rows = layer.layer, part.targets
     given: tuple[Tensor | HeteroGraph, ...] = x, graph
     is_exact = True
     if variant is not None:
         variant, is_exact = layer.named(variant, graph)
     if layer.bipartite is not None and is_exact:
-        compiled, rows = layer.bipartite, slice(targets)
-        given = x[here], x, partitions.bipartite(part)
+        compiled, rows = layer.bipartite, slice(None)
+        given = x[part.targets], x, partitions.bipartite(part)
     with torch.no_grad():
         result = compiled(*given, variant=variant, memory_limit=left)[rows]
         for function in layer.functions:

@@ -83,10 +83,9 @@ class Partitions(ABC):
 
     def bipartite(self, part: GraphPart) -> BipartiteGraph:
         """A part's edges, from `part.nodes` to `part.needed`, numbered on their own."""
-        start = int(np.searchsorted(part.nodes, part.needed[0])) if len(part.needed) else 0
         graph = BipartiteGraph(
             part.graph.src,
-            part.graph.dst - start,
+            part.graph.dst - part.targets.start,
             part.graph.etype,
             num_sources=len(part.nodes),
             num_targets=len(part.needed),

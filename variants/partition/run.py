@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from torch import nn
 
-from hetune.variants.errors import InputError, PartitionError
+from hetune.variants.errors import HetuneError, InputError, PartitionError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.partition.executor import Executor, InOrder, LayerParts
 from hetune.variants.partition.journal import FinishedPart, Journal
@@ -28,13 +28,14 @@ from hetune.variants.partition.row_files import (
     open_rows,
 )
 from hetune.variants.registry.atomic_files import sync_folder
+from hetune.variants.runtime.choice import check_variant
 from hetune.variants.runtime.compiled import CompiledLayer
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the edges that are done and those of all layers."""
 
-EVERY = 1.0
-"""Seconds of work that a crash may cost: so often the disk is waited for."""
+COMMIT_SECONDS = 1.0
+"""Seconds between waits for the disk: a crash costs as much work."""
 
 
 def run_partitions(
@@ -54,7 +55,7 @@ def run_partitions(
 
     Beside `out` there is a folder of the same name and ".work" until the rows are complete: other
     layers' rows and a journal of what is finished. An equal call goes on from there, after a crash
-    or a full disk, too.
+    or a full disk, too. A call that is refused before a part is finished leaves nothing.
 
     Args:
         model: A compiled layer, or several in order, with functions of rows between them.
@@ -105,6 +106,10 @@ def run_on(
         raise InputError(f"{path} has the features, which would be lost: name another file")
     if path.is_dir():
         raise InputError(f"{path} is a folder: name a file")
+    for layer in layers:  # before the journal of another run is dropped
+        layer.layer.check_graph(partitions.types)
+        if variant is not None:
+            check_variant(variant, layer.layer.variants)
     work = path.with_name(f"{path.name}.work")
     run = {
         "format": 1,
@@ -119,12 +124,19 @@ def run_on(
         raise PartitionError(f"cannot make {work} ({error.strerror}): name another file") from error
     with Journal(work / "journal.jsonl", run) as journal:
         todo = _Progress(progress, partitions.num_edges * len(layers))
-        for number, layer in enumerate(layers):
-            file, width = work / f"{number}.npy", layer.adapter.result_width
-            with RowWriter(file, partitions.num_nodes, width) as writer:
-                parts = LayerParts(layer, partitions, rows, memory, variant)
-                _LayerRun(number, parts, writer, journal).perform(executor, todo)
-            rows = file.absolute()
+        try:
+            for number, layer in enumerate(layers):
+                file, width = work / f"{number}.npy", layer.adapter.result_width
+                with RowWriter(file, partitions.num_nodes, width) as writer:
+                    parts = LayerParts(layer, partitions, rows, memory, variant)
+                    _LayerRun(number, parts, writer, journal).perform(executor, todo)
+                rows = file.absolute()
+        except PartitionError:
+            raise
+        except HetuneError:  # refused: an equal call would be, too
+            if not journal.parts:
+                shutil.rmtree(work, ignore_errors=True)
+            raise
         writer.path.replace(path)
         sync_folder(path.resolve().parent)
         shutil.rmtree(work, ignore_errors=True)  # the rows are complete, whatever is left
@@ -184,7 +196,7 @@ class _LayerRun:
         if self.written:
             self.writer.sync()
             self.journal.add(self.written)
-        self.written, self.due = [], time.monotonic() + EVERY
+        self.written, self.due = [], time.monotonic() + COMMIT_SECONDS
 
     def _gaps(self, progress: _Progress) -> list[tuple[int, int]]:
         """Ranges whose rows are not there as the journal says, descending."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import SupportsIndex
@@ -67,8 +67,7 @@ class Choice:
             VariantError: No variant has this id.
         """
         places = self.scored.table.place_of
-        if variant not in places:
-            raise VariantError(f"no variant {variant!r}: take one of {', '.join(places)}")
+        check_variant(variant, places)
         return self.scored.candidate(places[variant])
 
     @property
@@ -200,6 +199,12 @@ def choose(
         kernel_threads(),
         scored,
     )
+
+
+def check_variant(variant: str, known: Collection[str]) -> None:
+    """Raises `VariantError` unless it is the id of one of those that are known."""
+    if variant not in known:
+        raise VariantError(f"no variant {variant!r}: take one of {', '.join(known)}")
 
 
 def check_demands(memory_limit: object = None, expected_runs: object = None) -> None:

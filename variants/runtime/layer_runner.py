@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hetune.variants.backends.base import Backend
 from hetune.variants.backends.cpp.backend import CppBackend
-from hetune.variants.errors import MemoryLimitError, VariantError
+from hetune.variants.errors import MemoryLimitError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.streams import synchronize
@@ -26,7 +26,7 @@ from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.sides import id_on
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.calls import Policy, about_seconds
-from hetune.variants.runtime.choice import Choice, Chosen, is_replayed
+from hetune.variants.runtime.choice import Choice, Chosen, check_variant, is_replayed
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.float32_range import Overflow
@@ -193,8 +193,7 @@ class LayerRunner:
             VariantError: No variant has this id.
             MemoryLimitError: It does not fit the limit.
         """
-        if name not in variants:
-            raise VariantError(f"no variant {name!r}: take one of {', '.join(variants)}")
+        check_variant(name, variants)
         found = variants[name]
         if found.choices.plan.program.is_hybrid:
             found = variants.get(id_on(found, self.domain(graph).side), found)
