@@ -72,6 +72,15 @@ class WithTail(ByType):
         return torch.cat([x, found], 1), found.cumsum(0)
 
 
+class OnEdges(ByType):
+    def forward(self, x, edge_index, node_type):
+        h = (x @ self.layers[0].weight.t()) * self.bias[node_type]
+        return self.edge_updater(edge_index, h=h), self.propagate(edge_index, x=h)
+
+    def edge_update(self, h_i, h_j):
+        return h_i * h_j
+
+
 def calls(random):
     """Calls on graphs of several sizes: types in any order, in order, and one without nodes."""
     for nodes, kinds, is_sorted in ((90, 3, False), (61, 3, False), (70, 3, True), (55, 2, False)):
@@ -88,7 +97,7 @@ def near(found, expected):
         assert (one - other).abs().max() <= 1e-5 * other.abs().max()
 
 
-@pytest.mark.parametrize("kind", [Masked, Numbered, Sorted, WithTail])
+@pytest.mark.parametrize("kind", [Masked, Numbered, Sorted, WithTail, OnEdges])
 def test_weights_are_chosen_by_the_types_of_nodes(kind):
     torch.manual_seed(0)
     layer = kind()

@@ -45,7 +45,6 @@ from hetune.variants.frontend.tracing.validate import (
 )
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.tensor_identity import identity
-from hetune.variants.program.nodes import Space
 
 
 def mode_of(parts: Iterable[nn.Module]) -> tuple[bool, ...]:
@@ -278,8 +277,7 @@ class TracedCall(Call):
         rows, of_graph = self._reader.traced.rows, self._of_graph(graph)
         given = {p.name: self._rows(p.name) for p in params if p.name in rows}
         if of_graph.order is not None:
-            of_nodes = {p.name for p in params if p.type.space is Space.NODE}
-            given |= {n: of_graph.order.sorted(given[n]) for n in of_nodes & given.keys()}
+            given = of_graph.order.with_nodes_sorted(given, {p.name: p.type for p in params})
         return {**given, **of_graph.constants}
 
     def alike(self, args: tuple[Any, ...]) -> Alike | None:
@@ -306,9 +304,9 @@ class TracedCall(Call):
         """Rows as the layer gives them, and what torch makes of them."""
         arguments, traced = self._arguments, self._reader.traced
         given = arguments.values
-        if traced.order is not None and (order := self._of_graph(graph).order) is not None:
-            results = tuple(map(order.unsorted, results))
         found = dict(zip(traced.program.results, results, strict=True))
+        if traced.order is not None and (order := self._of_graph(graph).order) is not None:
+            found = order.with_nodes_unsorted(found, traced.program.types)
         if traced.result_shape is not None:
             return traced.result(found, {}, given, (), graph.num_targets)
         read = {part for parts in traced.joined.values() for part in parts}

@@ -338,11 +338,7 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any, arguments: CallAr
             src, dst = order.renumbered(src), order.renumbered(dst)
             of_nodes = replace(kinds[Space.NODE], index=order.sorted(kinds[Space.NODE].index))
             kinds = {**kinds, Space.NODE: of_nodes}
-            constants |= {
-                name: order.sorted(rows)
-                for name, rows in constants.items()
-                if program.type_of(name).space is Space.NODE
-            }
+            constants = order.with_nodes_sorted(constants, program.types)
     recorded = {_types_name(space): each.index for space, each in kinds.items()}
     recorded |= {_returned_name(i): tensor for i, tensor in enumerate(returned)}
     recorded |= {} if order is None else {_ORDER: order.nodes, _RANKS: order.ranks}

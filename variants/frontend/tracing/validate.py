@@ -162,27 +162,21 @@ def interpreted(traced: Traced, module: nn.Module, arguments: CallArguments) -> 
     parameters = live_parameters_of(module)
     given = arguments.values
     order, types = traced.order, traced.program.types
-    values = {
+    features = {
         name: torch.cat(of_one_width([given[n] for n in parts]))
         for name, parts in traced.rows.items()
     }
-    values |= {name: rows.double() for name, rows in traced.constants.items()}
-    values |= weights_of(traced, parameters)
     for name, masks in traced.masks.items():
         rows = torch.cat([mask.fixed_rows() for mask in masks])
-        values[name] = rows.reshape(-1, *types[name].shape)
-    in_order = values
+        features[name] = rows.reshape(-1, *types[name].shape)
+    fixed = {name: rows.double() for name, rows in traced.constants.items()}
+    fixed |= weights_of(traced, parameters)
+    in_order = features if order is None else order.with_nodes_sorted(features, types)
+    results = interpret_results(traced.program, {**fixed, **in_order}, graph)
+    found = dict(zip(traced.program.results, results, strict=True))
     if order is not None:
-        of_nodes = {*traced.rows, *traced.masks}
-        in_order = {
-            name: order.sorted(rows)
-            if name in of_nodes and types[name].space is Space.NODE
-            else rows
-            for name, rows in values.items()
-        }
-    results = interpret_results(traced.program, in_order, graph)
-    for name, rows in zip(traced.program.results, results, strict=True):
-        values[name] = rows if order is None else order.unsorted(rows)
+        found = order.with_nodes_unsorted(found, types)
+    values = {**features, **fixed, **found}
     met = itertools.chain(*traced.masks.values())
     with FixedDropout(met):
         return traced.result(values, parameters, given, traced.of_graph, arguments.num_nodes)
