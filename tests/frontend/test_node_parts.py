@@ -82,7 +82,7 @@ class OnEdges(ByType):
 
 
 def calls(random):
-    """Calls on graphs of several sizes: types in any order, in order, and one without nodes."""
+    """Calls on graphs of several sizes: types in any order, in order, and one of no node."""
     for nodes, kinds, is_sorted in ((90, 3, False), (61, 3, False), (70, 3, True), (55, 2, False)):
         types = torch.randint(0, kinds, (nodes,), generator=random)
         yield (

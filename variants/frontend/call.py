@@ -11,8 +11,8 @@ from torch import Tensor
 
 from hetune.variants.graph.hetero import HeteroGraph
 
-Alike = Callable[[tuple[Any, ...]], "Call | None"]
-"""Reads arguments; None where the module has changed."""
+RepeatReader = Callable[[tuple[Any, ...]], "Call | None"]
+"""Reads the arguments of a repeated call; None where the module has changed."""
 
 
 class Call(ABC):
@@ -78,7 +78,7 @@ class Call(ABC):
             results: The program's, float32 [rows, *row shape]; edges in the order of ``graph.src``.
         """
 
-    def alike(self, args: tuple[Any, ...]) -> Alike | None:
+    def repeat_reader(self, args: tuple[Any, ...]) -> RepeatReader | None:
         """What reads calls that differ in their first argument's numbers alone, or None.
 
         It holds nothing that the call gave.

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from hetune.variants.errors import GraphError, InputError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
-from hetune.variants.frontend.call import Alike, Call
+from hetune.variants.frontend.call import Call, RepeatReader
 from hetune.variants.frontend.edge_errors import check_edge_dict, check_edge_tensors
 from hetune.variants.frontend.tracing.arguments import as_plain, of_one_width
 from hetune.variants.frontend.tracing.sparse_tensors import is_sparse, made_of
@@ -107,7 +107,7 @@ class LayerCall(Call):
         check_device("x", x, graph)
         return {"x": x}
 
-    def alike(self, args: tuple[Any, ...]) -> Alike | None:
+    def repeat_reader(self, args: tuple[Any, ...]) -> RepeatReader | None:
         """Those with rows, and with the same edges as they were given."""
         adapter, (x, *edges) = self._adapter, args
         if x is not self.x:

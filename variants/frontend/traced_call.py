@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from hetune.variants.errors import GraphError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.frontend.autocast import full_precision
-from hetune.variants.frontend.call import Alike, Call
+from hetune.variants.frontend.call import Call, RepeatReader
 from hetune.variants.frontend.calls import joined
 from hetune.variants.frontend.edge_errors import check_edge_tensors
 from hetune.variants.frontend.traced_graphs import (
@@ -280,7 +280,7 @@ class TracedCall(Call):
             given = of_graph.order.with_nodes_sorted(given, {p.name: p.type for p in params})
         return {**given, **of_graph.constants}
 
-    def alike(self, args: tuple[Any, ...]) -> Alike | None:
+    def repeat_reader(self, args: tuple[Any, ...]) -> RepeatReader | None:
         """Those with as many rows of nodes, where nothing given had to be taken apart."""
         reader, module, arguments = self._reader, self._module, self._arguments
         names, values = [*arguments.values], [*arguments.values.values()]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.frontend.adapter import Adapter
-from hetune.variants.frontend.call import Alike, Call
+from hetune.variants.frontend.call import Call, RepeatReader
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime import global_hooks
 from hetune.variants.runtime.modes import is_plain
@@ -24,15 +24,15 @@ class RepeatedCall:
 
     Args:
         adapter: Of the layer.
-        alike: Reads calls like it.
+        read: Reads calls like it.
         graph: What it ran on.
         args: All that it gave.
     """
 
     def __init__(
-        self, adapter: Adapter, alike: Alike, graph: HeteroGraph, args: tuple[Any, ...]
+        self, adapter: Adapter, read: RepeatReader, graph: HeteroGraph, args: tuple[Any, ...]
     ) -> None:
-        self._adapter, self._alike, self._graph = adapter, alike, weakref.ref(graph)
+        self._adapter, self._read, self._graph = adapter, read, weakref.ref(graph)
         x, *others = args
         self._shape, self._device, self._kind = x.shape, x.device, x.device.type
         self._others = seen = list[_Seen]()
@@ -49,8 +49,8 @@ class RepeatedCall:
             return None
         if not all(isinstance(each, HeteroGraph) or _is_counted(each) for each in args[1:]):
             return None
-        alike = call.alike(args)
-        return None if alike is None else cls(adapter, alike, graph, args)
+        read = call.repeat_reader(args)
+        return None if read is None else cls(adapter, read, graph, args)
 
     def supported(self, module: nn.Module, args: tuple[Any, ...]) -> SupportedCall | None:
         """As `supported_call`, of a call that reads as this one did and needs no gradients.
@@ -66,7 +66,7 @@ class RepeatedCall:
             return None
         if adapter.refusal() or adapter.mode_refusal() or adapter.graph_refusal(graph):
             return None
-        call = self._alike(args)
+        call = self._read(args)
         return None if call is None else (adapter, call, graph)
 
     def _is_like(self, args: tuple[Any, ...]) -> bool:

@@ -240,7 +240,7 @@ class Interpreter:
         assert isinstance(weight.meaning, Expression)
         if len(index) == self._num_edges:
             self.recorder.count_edges(index)
-        self.parts.settle()
+        self.parts.assemble_complete()
         name = self.recorder.by_type(weight.meaning, tuple(weight.shape), index)
         shape = (len(index), *weight.shape[1:])
         return self.symbol(RowValue(name, 0), torch.empty(shape, dtype=weight.dtype, device="meta"))

@@ -49,7 +49,7 @@ class Traced:
         src: The source of each edge, int64 [E].
         dst: The destination of each edge, int64 [E].
         kinds: The types of edges and nodes, where weights have a row for each.
-        recording: How the last four follow from the call's arguments.
+        recording: How all that depends on the graph follows from the arguments.
         output: What the layer gives, of the program's results: see `tail`.
         masks: Masks of dropout, and the calls that each is for, one after the other.
         joined: Values that it is made of and that have others side by side.

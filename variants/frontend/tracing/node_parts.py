@@ -155,8 +155,8 @@ class NodeParts:
         written = self._written.get(id(tensor))
         return tensor if written is None else self._found(written)
 
-    def settle(self) -> None:
-        """Looks at what was written so far, which says what types nodes have."""
+    def assemble_complete(self) -> None:
+        """Puts together what has all its rows, which says what types nodes have."""
         for written in self._written.values():
             count = sum(len(write.positions) for write in written.writes)
             if count == written.into.shape[written.axis]:

@@ -198,8 +198,8 @@ class Tape(TorchFunctionMode):
             if written:
                 self._fills.clear()
                 self._known = {key: n for key, n in self._known.items() if key[0] is _extent}
-            self._note_fill(found, name, args, kwargs)
-            self._note_positions(out, name, args)
+            self._remember_fill(found, name, args, kwargs)
+            self._remember_positions(out, name, args)
         elif not (name in _FORMS or (self.is_inside and name in _SHAPES)):
             self.check(func, args, found)
             self._is_replayable &= not kwargs
@@ -243,7 +243,7 @@ class Tape(TorchFunctionMode):
             return functools.reduce(operator.mul, sizes, 1)
         return sizes[0] if name == "__len__" else torch.Size(sizes)
 
-    def _note_fill(
+    def _remember_fill(
         self, found: Any, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
         """A new tensor's shape is as it was asked for, and so are its numbers."""
@@ -262,7 +262,7 @@ class Tape(TorchFunctionMode):
                 extent = count(self._values[extent.index], self, extent.index)
             self._known[_extent, repr((slot, axis))] = extent
 
-    def _note_positions(
+    def _remember_positions(
         self, out: int | tuple[int, ...] | None, name: str, args: tuple[Any, ...]
     ) -> None:
         outs = (out,) if isinstance(out, int) else out or ()
