@@ -111,8 +111,9 @@ def prepare(run: LocalRun, say: Say) -> PreparedRun:
             "them"
         )
     say(
-        f"{run.graph.name}: {graph.num_nodes:,} nodes of "
-        f"{console.counted(graph.num_ntypes, 'type')}, {graph.num_edges:,} edges of "
+        f"{run.graph.name}: {console.counted(graph.num_nodes, 'node')} of "
+        f"{console.counted(graph.num_ntypes, 'type')}, "
+        f"{console.counted(graph.num_edges, 'edge')} of "
         f"{console.counted(graph.num_etypes, 'type')}, loaded in {console.seconds(loaded - start)}"
     )
     x = features(graph, run.layer.width, run.seed, run.features).to(device.device)

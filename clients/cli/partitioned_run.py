@@ -73,7 +73,8 @@ class PartitionedRun:
         start = time.perf_counter()
         partitions = self._partitions(self.features, edges)
         say(
-            f"{self.graph.name}: {partitions.num_nodes:,} nodes, {partitions.num_edges:,} edges in "
+            f"{self.graph.name}: {console.counted(partitions.num_nodes, 'node')}, "
+            f"{console.counted(partitions.num_edges, 'edge')} in "
             f"{console.counted(len(partitions.bounds) - 1, 'range')}, read in "
             f"{console.seconds(time.perf_counter() - start)}"
         )

@@ -8,8 +8,8 @@ from torch import Tensor
 from hetune.clients.http.call import ServiceCall, part
 from hetune.clients.http.inputs import GraphLike, Ids, graph_of
 from hetune.clients.http.wire import ids_body, tensors_of
-from hetune.costmodel.selection.kge import Side
 from hetune.service.core.formats.message import MEDIA_TYPE
+from hetune.variants.frontend.kge.batch import Side
 from hetune.variants.runtime.ranking import TopEntities
 
 

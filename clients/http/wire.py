@@ -64,22 +64,15 @@ def request_body(
     Raises:
         InputError: A tensor cannot be sent.
     """
-    document = {name: value for name, value in demands.items() if value is not None}
     tensors = grouped("x", features) | grouped("inputs", inputs)
     ids = nodes_of(nodes)
     if isinstance(ids, dict):
         tensors |= grouped("nodes", {name: t for name, t in ids.items() if t is not None})
         whole = {name: None for name, t in ids.items() if t is None}
-        if whole:
-            document["nodes"] = whole
+        demands = {**demands, "nodes": whole or None}
     else:
         tensors |= grouped("nodes", ids)
-    if isinstance(graph, HeteroGraph):
-        document["graph"] = header_of(graph).model_dump(mode="json")
-        tensors |= grouped("graph", arrays_of(graph))
-    else:
-        document["graph"] = graph
-    return Pieces(json.dumps(document), tensors)
+    return _body(demands, tensors, "graph", graph)
 
 
 def ids_body(
@@ -95,14 +88,8 @@ def ids_body(
     Raises:
         InputError: They are no ids, or cannot be sent.
     """
-    document = {name: value for name, value in demands.items() if value is not None}
     tensors = {name: ids_of(name, given) for name, given in ids.items()}
-    if isinstance(known, HeteroGraph):
-        document["known"] = header_of(known).model_dump(mode="json")
-        tensors |= grouped("known", arrays_of(known))
-    elif known is not None:
-        document["known"] = known
-    return Pieces(json.dumps(document), tensors)
+    return _body(demands, tensors, "known", known)
 
 
 def tensors_of(response: httpx.Response) -> dict[str, Tensor]:
@@ -190,6 +177,22 @@ def nothing(response: httpx.Response) -> None:
     """
     if response.content:
         response.json()
+
+
+def _body(
+    demands: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    name: str,
+    graph: HeteroGraph | str | None,
+) -> Pieces:
+    """A document of what is not None, with tensors; a graph by its name in both."""
+    if isinstance(graph, HeteroGraph):
+        tensors = {**tensors, **grouped(name, arrays_of(graph))}
+        demands = {**demands, name: header_of(graph).model_dump(mode="json")}
+    else:
+        demands = {**demands, name: graph}
+    document = {field: value for field, value in demands.items() if value is not None}
+    return Pieces(json.dumps(document), tensors)
 
 
 def _rows(message: Message, number: int) -> Rows:

@@ -6,14 +6,14 @@ import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial, update_wrapper
 from types import FunctionType, MappingProxyType
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 from torch import Tensor
 
 from hetune.costmodel.selection.compile import compile
 from hetune.costmodel.selection.weighted_layers import WeightedLayers
 from hetune.variants.errors import InputError
-from hetune.variants.frontend.kge.batch import check_negatives, check_triples
+from hetune.variants.frontend.kge.batch import Side, check_negatives, check_triples
 from hetune.variants.frontend.kge.formulas import FORMULAS, SHARED
 from hetune.variants.frontend.kge.layer import ScoreLayer
 from hetune.variants.frontend.kge.tables import ScoreTables, Tables, bound_tables
@@ -21,7 +21,6 @@ from hetune.variants.frontend.tracing.captured import captured
 from hetune.variants.runtime.function_candidates import FunctionCandidates
 from hetune.variants.runtime.score_model import ScoreModel
 
-Side = Literal["head", "tail"]
 _LEAST_CHUNK = 4
 """Triples that share negatives for these to be gathered and multiplied, rather than read edge by
 edge: fewer make too little of each row."""

@@ -408,14 +408,14 @@ def test_batches_in_a_row_take_the_place_of_each_other(monkeypatch):
 def test_a_batch_with_an_index_takes_no_other_ids():
     batch = EdgeBatch(HEADS, TAILS, RELS, num_nodes=ENTITIES, num_etypes=RELATIONS)
     index = BatchIndex.of_batch(batch)
-    assert batch.is_changeable
-    assert batch.takes(TAILS, HEADS.int(), RELS)
+    assert batch.is_replaceable
+    assert batch.replace_ids(TAILS, HEADS.int(), RELS)
     assert index.src.tolist() == TAILS.tolist()
-    assert not batch.takes(HEADS[:3], TAILS[:3], RELS[:3])
-    assert not batch.takes(HEADS.float(), TAILS, RELS)
-    assert not batch.takes(HEADS, TAILS, RELS + RELATIONS)
+    assert not batch.replace_ids(HEADS[:3], TAILS[:3], RELS[:3])
+    assert not batch.replace_ids(HEADS.float(), TAILS, RELS)
+    assert not batch.replace_ids(HEADS, TAILS, RELS + RELATIONS)
     _ = index.src_pair_node
-    assert not batch.is_changeable
+    assert not batch.is_replaceable
     other = EdgeBatch(HEADS, TAILS, RELS, num_nodes=ENTITIES, num_etypes=RELATIONS)
     _ = other.fingerprint
-    assert not other.is_changeable
+    assert not other.is_replaceable

@@ -233,7 +233,7 @@ def test_a_graph_that_is_none_for_the_model(own):
     id = own.post("/v1/graphs", json={"src": [0], "dst": [1]}).json()["id"]
     found = own.get(f"/ui/models/m?graph={id}")
     assert found.status_code == 200
-    assert "1 edge types but the layers of the model were made for 2" in found.text
+    assert "1 edge type but the layers of the model were made for 2" in found.text
 
 
 def test_loading_and_unloading(own, service):

@@ -155,7 +155,7 @@ def test_what_does_not_fit_is_refused(client, http, service):
         client.top_k(NAME, [0, 0], [0])
     with pytest.raises(InputError, match=r"rels\[0\] is 3"):
         client.top_k(NAME, [0], [3])
-    with pytest.raises(InputError, match="the graph has 1 edge types"):
+    with pytest.raises(InputError, match="the graph has 1 edge type but"):
         client.top_k(NAME, [0], [0], known=hetune.HeteroGraph(HEADS, TAILS, num_nodes=N))
     with pytest.raises(DeadlineError):
         top_entities(

@@ -80,7 +80,8 @@ class ScoreCall(Call):
         counts = self._num_entities, self._adapter.num_relations
         with suppress(IndexError):  # none is free
             batch = self._free.pop()
-            if (batch.num_nodes, batch.num_etypes) == counts and batch.takes(heads, tails, rels):
+            is_alike = (batch.num_nodes, batch.num_etypes) == counts
+            if is_alike and batch.replace_ids(heads, tails, rels):
                 return batch
         try:
             return EdgeBatch(heads, tails, rels, num_nodes=counts[0], num_etypes=counts[1])
@@ -95,7 +96,7 @@ class ScoreCall(Call):
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Tensor:
         """[B]."""
         is_free = graph.num_edges <= _MOST_FREE and not results[0].requires_grad
-        if is_free and isinstance(graph, EdgeBatch) and graph.is_changeable:
+        if is_free and isinstance(graph, EdgeBatch) and graph.is_replaceable:
             self._free[:] = [graph]
         return results[0].reshape(graph.num_edges)
 

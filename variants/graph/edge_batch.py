@@ -20,14 +20,14 @@ class EdgeBatch(HeteroGraph):
     """
 
     @property
-    def is_changeable(self) -> bool:
-        """Whether nothing is kept with it that depends on its ids."""
+    def is_replaceable(self) -> bool:
+        """Whether its ids may be replaced: nothing is kept with it that depends on them."""
         index = self.state.known(_INDEXES, None)
         is_indexed = index is not None and index.builds > 0
         return not is_indexed and self.state.is_by_counts and not _DERIVED & vars(self).keys()
 
-    def takes(self, src: Tensor, dst: Tensor, etype: Tensor) -> bool:
-        """Whether it has other ids from now on; if not, it is of no more use.
+    def replace_ids(self, src: Tensor, dst: Tensor, etype: Tensor) -> bool:
+        """Copies other ids over its own. False if they do not fit: then it is of no more use.
 
         Args:
             src: Integers [n].

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, get_args
 
 import torch
 from torch import Tensor
 
 from hetune.variants.errors import InputError
-from hetune.variants.frontend.kge.batch import check_pairs
+from hetune.variants.frontend.kge.batch import Side, check_pairs
 from hetune.variants.runtime.known_triples import KnownTriples, as_triples, check_entities
 from hetune.variants.runtime.pair_products import row_blocks
 
-_SIDES = ("head", "tail")
+_SIDES: tuple[str, ...] = get_args(Side)
 _TIES = ("realistic", "optimistic", "pessimistic")
 MEMORY_LIMIT = 1 << 28
 """Bytes, by default."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -57,10 +55,10 @@ def score_triples(
     check_ids(triples, scores.num_entities, scores.num_relations)
     if scores.num_relations is None:
         rels = torch.zeros_like(rels)
-    counts = scores.num_entities, model.description.num_relations
+    nodes, etypes = scores.num_entities, model.description.num_relations
     return inference.run(
         model,
-        EdgeBatch(heads, tails, rels, num_nodes=counts[0], num_etypes=counts[1]),
+        EdgeBatch(heads, tails, rels, num_nodes=nodes, num_etypes=etypes),
         None,
         variants=None if variant is None else (variant,),
         memory_limit=memory_limit,
@@ -114,12 +112,8 @@ def top_entities(
         side=side,
         known=triples,
         memory_limit=min(MEMORY_LIMIT, (most - answer) // 2),
-        progress=_checks(deadline),
+        progress=lambda done, count: check_deadline(deadline),
     )
-
-
-def _checks(deadline: float | None) -> Callable[[int, int], None]:
-    return lambda done, count: check_deadline(deadline)
 
 
 def _scores_of(model: Model) -> ScoreModel:

@@ -51,7 +51,8 @@ def _check_count(wanted: int, graph: HeteroGraph, advice: Advice) -> None:
     if found == wanted:
         return
     mend = advice.fewer if found > wanted else advice.more
+    types = "type" if found == 1 else "types"
     raise InputError(
-        f"the graph has {found} edge types but the layers of the model were made for {wanted}: "
+        f"the graph has {found} edge {types} but the layers of the model were made for {wanted}: "
         + mend.format(wanted=wanted, last=wanted - 1)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, TypeVar
+from typing import ClassVar, TypeVar
 
 import torch
 from fastapi import APIRouter
@@ -21,6 +21,7 @@ from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.routes.computations import ModelRequest, add_computation, as_json
 from hetune.service.http.routes.requests import graph_in
 from hetune.variants.errors import MalformedError
+from hetune.variants.frontend.kge.batch import Side
 from hetune.variants.graph.hetero import HeteroGraph
 
 H = TypeVar("H", bound=Document)
@@ -60,7 +61,7 @@ class TopHeader(Document):
 
     version: Positive | None = None
     k: Positive = 10
-    side: Literal["head", "tail"] = "tail"
+    side: Side = "tail"
     known: str | GraphHeader | None = None
     deadline_seconds: Seconds | None = None
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from hetune.variants.errors import InputError
 
+Side = Literal["head", "tail"]
+"""Of a triple."""
 _INTEGERS = (torch.int64, torch.int32)
 
 
@@ -76,7 +79,7 @@ def check_queries(
 
 
 def _check_side(side: str) -> None:
-    if side not in ("head", "tail"):
+    if side not in get_args(Side):
         raise InputError(f"side={side!r}: take 'head' or 'tail'")
 
 

@@ -106,15 +106,17 @@ class CompiledScores:
         self._is_left = not self.compiled.variants  # it has warned, and said why
         return found
 
-    def all(self, nodes: Tensor, rels: Tensor, side: str, is_left: bool = False) -> Tensor | None:
+    def all(
+        self, nodes: Tensor, rels: Tensor, side: str, only_programs: bool = False
+    ) -> Tensor | None:
         """Scores [B, N] of all entities at a side, "head" or "tail", for integers [B] each.
 
-        None of a score that is no program, if that is left to the model.
+        None of a score that is no program, if only programs are wanted.
         """
         given = self._tables(self._embeddings())
         if self._candidates is None:
             self._candidates = self._compiler.candidates(self._score.function, given)
-        if is_left and not self._candidates.is_program:
+        if only_programs and not self._candidates.is_program:
             return None
         found: Tensor = self._candidates.all(given, nodes, rels, side)
         return found

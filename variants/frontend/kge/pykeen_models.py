@@ -56,7 +56,7 @@ class CompiledPykeenModel(CompiledKGEModel):
         )
         if mode is not None or is_other or self._is_random():
             return None
-        found = self._scores.all(nodes, rels, side, is_left=True)
+        found = self._scores.all(nodes, rels, side, only_programs=True)
         if found is not None:
             nodes, rels = nodes[:, None], rels[:, None]
             self._regularize(*((nodes, rels, None) if side == "tail" else (None, rels, nodes)))
