@@ -14,6 +14,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -50,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found = seconds_of(EDGE_SECONDS[layer], *counts, *given)
             cells.append({"graph": name, "layer": layer, **found})
             print(json.dumps(cells[-1]))
+    elif find_spec("ray") is None:  # as where all benchmarks run, one after the other
+        print("nothing was measured, for ray is missing: pip install 'hetune[ray]'")
+        return 0
     else:
         workers = [int(number) for number in options.workers.split(",")]
         with TemporaryDirectory(dir=options.folder) as name:
