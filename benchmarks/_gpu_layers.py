@@ -202,8 +202,8 @@ class LayerChecks:
         layer = compile_layer(module, backend=backend, cuda_graph=False)
         with torch.enable_grad():
             rows = args[0].clone().requires_grad_()
-            _, adapter, call, graph = layer._prepare_choice((rows, *args[1:]), {})
-            runner = layer._training.backward_of(adapter, call, graph)
+            _, prepared = layer._prepare_choice((rows, *args[1:]), {})
+            runner = layer._training.backward_of(*prepared)
             assert runner is not None
         stages = [stage for stage in runner.stages if not stage._is_interpreted]
         plans = [[v for v in stage._variants.values() if each_plan(v)] for stage in stages]
