@@ -26,6 +26,7 @@ from hetune.variants.program.nodes import (
     Take,
     Type,
 )
+from hetune.variants.program.outer_sums import outer_sums
 from hetune.variants.program.text import parse
 from hetune.variants.program.verify import verify
 
@@ -431,6 +432,29 @@ def test_a_reduction_is_the_transpose_of_the_take_back():
 def _name(space):
     names = {"node": "n", "edge": "e", "dst_pair": "e_pairs", "src_pair": "e_sources"}
     return names.get(space) or {"etype": "e_etypes", "ntype": "n_types", "shared": "n_all"}[space]
+
+
+def test_sums_of_outer_products_keep_no_products():
+    params = "x: edge[2] feature, y: edge[3] feature, n: node[2,3] feature, c: shared[2,4]"
+    program = parse(f"""program p({params}) groups(a)
+  xa: edge@a[2] = take x edge@a
+  ya: edge@a[3] = take y edge@a
+  xy: edge@a[2,3] = outer xa ya
+  nc: node[2,3,4] = outer n c
+  kept: edge[2,3] = outer x y
+  by_etype: etype[2,3] = sum xy etype
+  by_ntype: ntype[2,3,4] = sum nc ntype
+  whole: shared[2,3] = sum kept shared
+  return by_etype, by_ntype, whole, kept
+""")
+    verify(program)
+    assert outer_sums(program, set(program.results)).keys() == {"by_etype", "by_ntype"}
+    for graph in (random_graph(), random_graph(0)):
+        values = random_values(program, graph)
+        everything = interpret_all(program, values, graph, {"a": (0, 2)})
+        found = interpret_results(program, values, graph, {"a": (0, 2)})
+        for name, rows in zip(program.results, found, strict=True):
+            torch.testing.assert_close(rows, everything[name])
 
 
 def test_softmax_of_huge_scores_stays_finite_and_sums_to_one():

@@ -26,6 +26,7 @@ from hetune.variants.program.nodes import (
     Einsum,
     End,
     Fold,
+    Let,
     Linear,
     Map,
     Merge,
@@ -41,6 +42,7 @@ from hetune.variants.program.nodes import (
     Type,
     operands,
 )
+from hetune.variants.program.outer_sums import outer_sum, outer_sums
 from hetune.variants.program.text import show_type
 
 Groups = Mapping[str, tuple[int, ...]]
@@ -91,12 +93,18 @@ def interpret_all(
     for param in program.params:
         known[param.name] = machine.checked(param, values[param.name])
     types = program.types
-    last_read = {name: let.name for let in program.lets for name in operands(let.op)}
-    for let in program.lets:
-        known[let.name] = machine.run(let.op, let.type, known, types)
+    summed = {} if wanted is None else outer_sums(program, wanted)
+    lets = [let for let in program.lets if let not in summed.values()]
+    reads = {let.name: operands(summed.get(let.name, let).op) for let in lets}
+    last_read = {name: let.name for let in lets for name in reads[let.name]}
+    for let in lets:
+        if let.name in summed:
+            known[let.name] = machine.outer_sum(summed[let.name], let, known, types)
+        else:
+            known[let.name] = machine.run(let.op, let.type, known, types)
         if wanted is None:
             continue
-        for name in operands(let.op):
+        for name in reads[let.name]:
             if last_read[name] == let.name and name not in wanted:
                 known.pop(name, None)
     return known if wanted is None else {name: known[name] for name in known if name in wanted}
@@ -249,6 +257,16 @@ class _Machine:
                 return torch.cat([row.expand(count, *row.shape[1:]) for row in rows], -1)
             case Slice(x, start, stop):
                 return known[x][..., start:stop]
+
+    def outer_sum(
+        self, product: Let, total: Let, known: Mapping[str, Tensor], types: Mapping[str, Type]
+    ) -> Tensor:
+        """A sum into types of an outer product."""
+        assert isinstance(total.op, Reduce)
+        x, y = (self._to_rows(known[n], types[n], product.type) for n in operands(product.op))
+        kind, space = product.type, total.op.space
+        index = self._take_index(space, kind.space, total.op.end, kind.group)
+        return outer_sum(x, y, index, self._num_rows(total.type))
 
     def _num_rows(self, type_: Type) -> int:
         match type_.space:
