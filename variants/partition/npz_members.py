@@ -1,0 +1,48 @@
+"""Arrays in `.npz` files, read from the first row to the last one."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+
+def member_header(path: Path, name: str) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, whether columns follow each other rather than rows, and dtype of an array."""
+    with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as member:
+        return _header(member)
+
+
+def member_chunks(path: Path, name: str, step: int, row: int | None = None) -> Iterator[np.ndarray]:
+    """Rows of an array, so many at once; of one row of a matrix, its elements.
+
+    Raises:
+        ValueError: The array's rows do not follow each other, or it is no plain one.
+    """
+    with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as member:
+        shape, is_by_columns, dtype = _header(member)
+        if dtype.hasobject or (is_by_columns and len(shape) > 1):
+            raise ValueError(f"{name} is {dtype} by columns: save it with numpy.savez, by rows")
+        if row is not None:
+            shape = shape[1:]
+            member.seek(member.tell() + row * _count(shape) * dtype.itemsize)
+        inner = shape[1:]
+        for first in range(0, shape[0], step):
+            wanted = min(step, shape[0] - first) * _count(inner)
+            found = np.frombuffer(member.read(wanted * dtype.itemsize), dtype, wanted)
+            yield found.reshape(-1, *inner)
+
+
+def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+    formats = np.lib.format
+    is_first = formats.read_magic(member) == (1, 0)
+    read = formats.read_array_header_1_0 if is_first else formats.read_array_header_2_0
+    shape, is_by_columns, dtype = read(member)
+    return shape, is_by_columns, dtype
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    return int(np.prod(shape, dtype=np.int64))
