@@ -27,9 +27,8 @@ from hetune.costmodel.selection.selector import LEARNED, RETRY_SECONDS, Selector
 from hetune.variants.errors import InputError, MemoryLimitError, ModelError, VariantError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.presets import preset_program
-from hetune.variants.passes.backward import gradient_programs
+from hetune.variants.passes.backward import backward
 from hetune.variants.plan.variants import variants_of
-from hetune.variants.program.labeled import LabeledProgram
 from hetune.variants.runtime.cost_estimates import RooflineEstimator
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.table import CandidateTable
@@ -203,9 +202,8 @@ def test_without_a_model_the_roofline_model_answers(graph):
 
 
 def test_a_family_that_a_model_lacks_is_left_to_the_roofline_model(selector, graph):
-    layer = LabeledProgram.of(preset_program("rgcn", 16, 16))
-    _, last = (each.program for each in gradient_programs(layer))
-    choice = selector.choose(last, graph)
+    _, last, _ = backward(preset_program("rgcn", 16, 16), ("x", "w")).stages
+    choice = selector.choose(last.program, graph)
     assert choice.source == LEARNED
     assert "by the cost model (outer: the roofline model)" in choice.reason
     assert choice.seconds > max(choice.launches) > 0

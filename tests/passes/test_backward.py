@@ -7,8 +7,7 @@ import torch
 
 from hetune.variants.frontend.homogeneous import gcn, gin, sage
 from hetune.variants.frontend.trace import constant, edge, etype, layer_program, node, shared
-from hetune.variants.passes.backward import backward, gradient_programs
-from hetune.variants.program.labeled import LabeledProgram
+from hetune.variants.passes.backward import backward
 from hetune.variants.program.nodes import End, Map, Reduce, Softmax, Space
 from hetune.variants.program.text import parse, show
 from hetune.variants.program.verify import verify
@@ -117,13 +116,3 @@ def test_the_mean_of_heads_makes_no_rows_of_heads():
     want = autograd_gradients(program, values, grads, graph, {}, ["x", "s", "w"])
     have = staged_gradients(backward(program, ["x", "s", "w"]), {**values, **grads}, graph, {})
     torch.testing.assert_close(have, want, rtol=1e-10, atol=1e-10)
-
-
-def test_gradients_are_programs_to_measure():
-    mean = PROGRAMS["rgcn mean"]
-    wanted = [param.name for param in mean.params if param.role != "constant"]
-    stages = backward(mean, wanted).stages
-    assert [stage.is_weights for stage in stages] == [False, False, True]
-    found = gradient_programs(LabeledProgram.of(mean, "mine"))
-    assert [each.program for each in found] == [stage.program for stage in stages[:-1]]
-    assert {each.label for each in found} == {"mine-gradient"}

@@ -26,7 +26,6 @@ from hetune.variants.program.nodes import (
     Take,
     Type,
 )
-from hetune.variants.program.outer_sums import outer_sums
 from hetune.variants.program.text import parse
 from hetune.variants.program.verify import verify
 
@@ -434,29 +433,6 @@ def _name(space):
     return names.get(space) or {"etype": "e_etypes", "ntype": "n_types", "shared": "n_all"}[space]
 
 
-def test_sums_of_outer_products_keep_no_products():
-    params = "x: edge[2] feature, y: edge[3] feature, n: node[2,3] feature, c: shared[2,4]"
-    program = parse(f"""program p({params}) groups(a)
-  xa: edge@a[2] = take x edge@a
-  ya: edge@a[3] = take y edge@a
-  xy: edge@a[2,3] = outer xa ya
-  nc: node[2,3,4] = outer n c
-  kept: edge[2,3] = outer x y
-  by_etype: etype[2,3] = sum xy etype
-  by_ntype: ntype[2,3,4] = sum nc ntype
-  whole: shared[2,3] = sum kept shared
-  return by_etype, by_ntype, whole, kept
-""")
-    verify(program)
-    assert outer_sums(program, set(program.results)).keys() == {"by_etype", "by_ntype"}
-    for graph in (random_graph(), random_graph(0)):
-        values = random_values(program, graph)
-        everything = interpret_all(program, values, graph, {"a": (0, 2)})
-        found = interpret_results(program, values, graph, {"a": (0, 2)})
-        for name, rows in zip(program.results, found, strict=True):
-            torch.testing.assert_close(rows, everything[name])
-
-
 def test_softmax_of_huge_scores_stays_finite_and_sums_to_one():
     program = parse("program p(f: edge[] feature)\n s: edge[] = softmax f node\n return s\n")
     graph = HeteroGraph(torch.tensor([0, 1, 0]), torch.tensor([0, 0, 1]))
@@ -507,6 +483,38 @@ def test_groups_that_leave_edges_out_do_not_merge():
         interpret(program, values, graph, {"a": (0,)})
     merged = interpret(program, values, graph, {"a": (0, 3), "b": (1, 2)})
     assert torch.equal(merged, values["x"])
+
+
+@pytest.mark.parametrize("space", ["etype", "shared"])
+@pytest.mark.parametrize("rows", ["edge[2,3]", "edge@a[2,3]", "dst_pair[2,3]", "node[2,3]"])
+def test_sums_of_outer_products_need_no_matrix_of_each_row(rows, space):
+    """They are what the matrices add up to, which are there where somebody wants them."""
+    where, group = rows.partition("[")[0], " groups(a)" if "@" in rows else ""
+    if where == "node":
+        x, y, space = "x", "x", {"etype": "ntype"}.get(space, space)
+    else:
+        end = " src" if where.startswith("edge") else " dst"
+        x, y = "xs", "ys"
+    takes = (
+        ""
+        if where == "node"
+        else f"""  xs: {rows} = take x {where}{end}
+  ys: {rows} = mul xs w
+"""
+    )
+    program = parse(f"""program p(x: node[2,3] feature, w: etype[2,3]){group}
+{takes}  o: {where}[2,3,3] = outer {x} {y}
+  s: {space}[2,3,3] = sum o {space}
+  return s
+""")
+    verify(program)
+    graph = random_graph()
+    values, groups = random_values(program, graph), {"a": (0, 2)} if group else {}
+    whole = interpret_all(program, values, graph, groups)
+    torch.testing.assert_close(interpret(program, values, graph, groups), whole["s"])
+    both = interpret_all(program, values, graph, groups, wanted={"o", "s"})
+    assert torch.equal(both["o"], whole["o"])
+    assert torch.equal(both["s"], whole["s"])
 
 
 def test_values_that_nobody_wants_are_let_go():

@@ -14,9 +14,8 @@ from hetune.variants.kernel.blocks import is_node_blocked
 from hetune.variants.kernel.nodes import Gemm, Outer
 from hetune.variants.kernel.passes.softmax_forms import expanded, if_moderate
 from hetune.variants.kernel.passes.work import work
-from hetune.variants.passes.backward import gradient_programs
+from hetune.variants.passes.backward import backward
 from hetune.variants.plan.variants import variants_of
-from hetune.variants.program.labeled import LabeledProgram
 from hetune.variants.program.nodes import Space
 from hetune.variants.runtime.cost_estimates import RooflineEstimator
 from hetune.variants.runtime.domain import Domain, split_relations
@@ -114,11 +113,14 @@ def test_weights_are_loaded_for_each_run_of_a_type(table):
     "name", ["no edges", "hub of thousands of edges", "thousands of relations"]
 )
 def test_sums_into_types_are_counted_by_chunks(name):
-    layer = LabeledProgram.of(PROGRAMS["hgt"])
+    program = PROGRAMS["hgt"]
+    wanted = [param.name for param in program.params if param.role != "constant"]
     graph = AWKWARD[name]()
     domain = Domain(graph)
-    for each in gradient_programs(layer):
-        table = CandidateTable.of(variants_of(each.program, "cpu"))
+    for stage in backward(program, wanted).stages:
+        if stage.is_weights:
+            continue
+        table = CandidateTable.of(variants_of(stage.program, "cpu"))
         found = table.columns(domain)
         for row, (launch, _) in enumerate(table.launches):
             kernel = launch.kernels[0]

@@ -11,8 +11,10 @@ from hetune.variants.passes.gradient import differentiate
 from hetune.variants.passes.pipeline import run_passes
 from hetune.variants.passes.stages import Stage, stages, traffic
 from hetune.variants.passes.sum_before_outer import SplitOuter, SumBeforeOuter
-from hetune.variants.program.labeled import LabeledProgram
-from hetune.variants.program.nodes import End, Program
+from hetune.variants.program.nodes import (
+    End,
+    Program,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +42,6 @@ def backward(program: Program, wanted: Iterable[str]) -> Backward:
         ProgramError: There are none; says why.
     """
     return _backward(program, tuple(wanted))
-
-
-def gradient_programs(layer: LabeledProgram) -> tuple[LabeledProgram, ...]:
-    """What the backward of a layer runs, as programs that can be measured alone.
-
-    Gradients by all features and weights. Programs for the reversed graph are measured on any graph
-    as it is: it is the reverse of another.
-
-    Raises:
-        ProgramError: There are no gradients; says why.
-    """
-    wanted = (param.name for param in layer.program.params if param.role != "constant")
-    return tuple(
-        LabeledProgram.of(stage.program, f"{layer.label}-gradient")
-        for stage in backward(layer.program, wanted).stages
-        if not stage.is_weights
-    )
 
 
 def backward_by_edges(

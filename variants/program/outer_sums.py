@@ -1,4 +1,4 @@
-"""Sums of outer products into types, type by type: no row of products is kept."""
+"""Sums of outer products by type, as the interpreter has them: without a matrix for each row."""
 
 from __future__ import annotations
 
@@ -11,44 +11,39 @@ from torch import Tensor
 from hetune.variants.program.nodes import Let, Map, Program, Reduce, operands
 
 
-def outer_sums(program: Program, wanted: Set[str]) -> dict[str, Let]:
-    """The outer products that only a sum into types reads, by the name of that sum.
+def outer_products(program: Program, wanted: Set[str]) -> dict[str, Let]:
+    """By sums over types: the outer products that nothing else reads.
 
     Args:
-        program: A verified one.
-        wanted: Values that are asked for.
+        program: Any.
+        wanted: Values that are read by others than the program.
     """
-    readers = Counter(name for let in program.lets for name in operands(let.op))
-    outers = {
-        let.name: let
-        for let in program.lets
-        if isinstance(let.op, Map) and let.op.fn == "outer" and let.name not in wanted
+    products = {
+        let.name: let for let in program.lets if isinstance(let.op, Map) and let.op.fn == "outer"
     }
-    return {
-        let.name: outers[let.op.x]
-        for let in program.lets
-        if isinstance(let.op, Reduce)
-        and (let.op.fn, let.op.space.is_weight) == ("sum", True)
-        and let.op.x in outers
-        and readers[let.op.x] == 1
-    }
+    readers = Counter(name for let in program.lets for name in set(operands(let.op)))
+    found = {}
+    for let in program.lets:
+        if isinstance(let.op, Reduce) and let.op.fn == "sum" and let.type.space.is_weight:
+            product = products.get(let.op.x)
+            if product and readers[product.name] == 1 and product.name not in wanted:
+                found[let.name] = product
+    return found
 
 
-def outer_sum(x: Tensor, y: Tensor, types: Tensor, count: int) -> Tensor:
-    """``sum of outer(x[i], y[i])`` over the rows i of each type.
+def sum_of_outer(x: Tensor, y: Tensor, index: Tensor, count: int) -> Tensor:
+    """The sums of rows' outer products, [count, *heads, K, D].
 
     Args:
-        x: [rows, ..., K]; one row may stand for all.
-        y: [rows, ..., D], likewise.
-        types: Of each row, int64 [rows].
-        count: How many types there are.
-
-    Returns:
-        [count, ..., K, D].
+        x: [n, *heads, K], or one row for all.
+        y: [n, *heads, D], likewise.
+        index: Which sum each row adds to, int64 [n].
+        count: How many sums there are.
     """
-    order = torch.argsort(types, stable=True)
-    sizes = torch.bincount(types, minlength=count).tolist()
-    ordered = (each.expand(len(types), *each.shape[1:])[order] for each in (x, y))
-    rows = (torch.split(each, sizes) for each in ordered)
-    sums = [torch.einsum("r...k,r...d->...kd", *pair) for pair in zip(*rows, strict=True)]
+    order = torch.argsort(index, stable=True)
+    counts = torch.bincount(index, minlength=count).tolist()
+    parts = (
+        torch.split(rows.expand(len(index), *rows.shape[1:])[order], counts) for rows in (x, y)
+    )
+    sums = [torch.einsum("n...k,n...d->...kd", *pair) for pair in zip(*parts, strict=True)]
     return torch.stack(sums) if sums else x.new_zeros(0, *x.shape[1:], y.shape[-1])
