@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from hetune.variants.frontend.homogeneous import gcn, gin, sage
+from hetune.variants.frontend.presets import preset_program
 from hetune.variants.frontend.trace import constant, edge, etype, layer_program, node, shared
 from hetune.variants.passes.backward import backward
 from hetune.variants.program.nodes import End, Map, Reduce, Softmax, Space
@@ -95,6 +96,14 @@ def test_how_many_stages(name, wanted, kinds):
     stages = backward(LAYERS[name], wanted.split()).stages
     found = ("R" if s.is_reversed else "W" if s.is_weights else "G" for s in stages)
     assert "".join(found) == kinds
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_a_view_of_rows_is_not_handed_on_beside_them(heads):
+    program = preset_program("rgat", 8, 8, heads)
+    first, *_ = backward(program, ["x", "w", "att_q"]).stages
+    kinds = [first.program.type_of(name) for name in first.program.results]
+    assert [kind.width for kind in kinds if kind.space is Space.EDGE] == [heads, heads]
 
 
 def test_the_mean_of_heads_makes_no_rows_of_heads():

@@ -282,6 +282,8 @@ class _Needs:
 
     def _is_computed(self, name: str, place: int) -> bool:
         """Whether a stage computes a value, and does not have it from the first that could."""
+        if isinstance(self._parting.lets[name].op, Reshape) and name in self._made[place]:
+            return True  # its operand may cross as well, and others may need that
         return self._again(name, place) < self._crossed(name, place)
 
     def _cost(self, name: str, place: int) -> float:

@@ -7,6 +7,7 @@ that compiled variants run on.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Set
 from functools import cached_property
@@ -18,6 +19,7 @@ from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.apply import apply_map, fold
 from hetune.variants.program.infer import join
+from hetune.variants.program.interpreter_steps import steps_of
 from hetune.variants.program.nodes import (
     ALL_EDGES,
     Concat,
@@ -39,9 +41,8 @@ from hetune.variants.program.nodes import (
     Space,
     Take,
     Type,
-    operands,
 )
-from hetune.variants.program.outer_sums import outer_products, sum_of_outer
+from hetune.variants.program.outer_sums import sum_of_outer
 from hetune.variants.program.text import show_type
 
 Groups = Mapping[str, tuple[int, ...]]
@@ -92,23 +93,15 @@ def interpret_all(
     known: dict[str, Tensor] = {}
     for param in program.params:
         known[param.name] = machine.checked(param, values[param.name])
-    types = program.types
-    products = {} if wanted is None else outer_products(program, wanted)
-    inside = {product.name for product in products.values()}
-    lets = [let for let in program.lets if let.name not in inside]
-    read = {let.name: operands(products.get(let.name, let).op) for let in lets}
-    last_read = {name: let.name for let in lets for name in read[let.name]}
-    for let in lets:
-        if isinstance(let.op, Reduce) and let.name in products:
-            x, y = ((known[name], types[name]) for name in read[let.name])
-            known[let.name] = machine.sum_of_outer(let.op, products[let.name].type, x, y)
+    steps, types = steps_of(program, None if wanted is None else frozenset(wanted))
+    for let, product, reads, ended in steps:
+        if product is not None and isinstance(let.op, Reduce):
+            x, y = ((known[name], types[name]) for name in reads)
+            known[let.name] = machine.sum_of_outer(let.op, product.type, x, y)
         else:
             known[let.name] = machine.run(let.op, let.type, known, types)
-        if wanted is None:
-            continue
-        for name in read[let.name]:
-            if last_read[name] == let.name and name not in wanted:
-                known.pop(name, None)
+        for name in ended:
+            del known[name]
     return known if wanted is None else {name: known[name] for name in known if name in wanted}
 
 
@@ -389,9 +382,15 @@ def _pad_right(x: Tensor, dim: int) -> Tensor:
 
 
 def _einsum(spec: str, args: list[Tensor]) -> Tensor:
-    inputs, result = spec.split("->")
-    row = next(letter for letter in "ZYXWVUTSRQPONMLKJIHGFEDCBAzyxw" if letter not in spec)
     count = max(arg.shape[0] for arg in args)
     rows = [arg.expand(count, *arg.shape[1:]) if arg.shape[0] == 1 else arg for arg in args]
+    return torch.einsum(_of_rows(spec), *rows)
+
+
+@functools.lru_cache(maxsize=1024)
+def _of_rows(spec: str) -> str:
+    """What a product of rows is for all of them."""
+    inputs, result = spec.split("->")
+    row = next(letter for letter in "ZYXWVUTSRQPONMLKJIHGFEDCBAzyxw" if letter not in spec)
     terms = ",".join(row + axes for axes in inputs.split(","))
-    return torch.einsum(f"{terms}->{row}{result}", *rows)
+    return f"{terms}->{row}{result}"

@@ -168,7 +168,7 @@ class GradientRunner:
             MemoryLimitError: No variant fits the limit.
             CompileError: A variant does not compile.
         """
-        known = dict(values)
+        known, policy = dict(values), in_stages(policy)
         for i, stage in enumerate(self.stages):
             known |= self._within(stage.run, i, graph, policy)(known)
             for name in stage.reads:
@@ -197,6 +197,7 @@ class GradientRunner:
         return replace(choice, backward=backward, held=held, computed_again=self._again)
 
     def _choices(self, graph: HeteroGraph, policy: Policy) -> tuple[Choice, ...]:
+        policy = in_stages(policy)
         found = (
             self._within(stage.choice, i, graph, policy)() for i, stage in enumerate(self.stages)
         )
@@ -204,6 +205,7 @@ class GradientRunner:
 
     def warm(self, graph: HeteroGraph, policy: Policy, progress: Progress | None = None) -> None:
         """Compiles and indexes what runs on a graph may need. See `run`."""
+        policy = in_stages(policy)
         for i, stage in enumerate(self.stages):
             self._within(stage.warm, i, graph, policy)(progress)
 
@@ -211,7 +213,7 @@ class GradientRunner:
         self, do: Callable[..., _Done], i: int, graph: HeteroGraph, policy: Policy
     ) -> Callable[..., _Done]:
         """What a stage does beside what others hold, within the policy's limit."""
-        policy, limit = in_stages(policy), policy.memory_limit
+        limit = policy.memory_limit
         if limit is None:
             return partial(do, graph, policy)
         held = self._held(i, graph)
