@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import torch
 from torch import Tensor
 
 from hetune.variants.errors import InputError
@@ -43,7 +44,7 @@ class WeightCache:
     """A layer's weights as its plans read them. Safe with several threads."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[int, Hashable, TypeOrder], Weights] = {}
+        self._kept: dict[tuple[int, Hashable, TypeOrder, bool], Weights] = {}
         self._reads: dict[int, TypesRead] = {}
 
     def weights(
@@ -62,8 +63,9 @@ class WeightCache:
             graph: What is run on.
             edges: What the call gave: a graph whose types are to be found in the module's.
             given: The program's weights, perhaps: a step of training has them, and writes to the
-                parameters afterwards. A GPU is not waited for then, which telling whether they fit,
-                and keeping them for other streams, would do.
+                parameters afterwards. Their products are float32's then, as those of the backward.
+                A GPU is not waited for, which telling whether they fit, and keeping them for other
+                streams, would do.
 
         Raises:
             InputError: The module is not on the graph's device.
@@ -78,17 +80,17 @@ class WeightCache:
         reads = self._reads.get(id(plan))
         if reads is None:
             reads = self._reads[id(plan)] = TypesRead.by(plan)
-        key = id(plan), reads.of(graph), order
+        names = [param.name for param in facts_of(plan).weights]
+        is_given = bool(names) and given.keys() >= set(names)
+        key = id(plan), reads.of(graph), order, is_given
         known = self._kept.get(key)
         if known is not None and known.version is version:
             return known
-        names = [param.name for param in facts_of(plan).weights]
-        is_given = bool(names) and given.keys() >= set(names)
         if is_given:
             values = {name: given[name] for name in names}
         else:
             values = order.weights(adapter.program, adapter.weights())
-        tensors = weights_of(plan, values, graph)
+        tensors = weights_of(plan, values, graph, torch.float32 if is_given else torch.float64)
         if is_given and graph.device.type != "cpu":
             return Weights(version, tensors, True)
         made = Weights(version, tensors, fits(tensors, values))
