@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import TypeVar
 
+from hetune.variants.graph.small_index import KINDS
 from hetune.variants.kernel.blocks import takes_any_order
-from hetune.variants.kernel.nodes import Buffer
+from hetune.variants.kernel.nodes import Buffer, Gemm
 from hetune.variants.plan.facts import reordered_features
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import (
@@ -50,6 +51,7 @@ class PlanFacts:
         constants: Names of the constants that are given with the graph.
         reordered: Names of features of edges that launches read in the index's order.
         results: What runs return.
+        groups: The kinds of rows that products may be grouped by, as bits of `SmallIndex`.
         takes_any_order: Whether launches read edges and pairs one by one, in whatever order.
         weights: The weights that are given.
         read: Names of weights, and of what is computed of them, that launches read.
@@ -61,6 +63,7 @@ class PlanFacts:
     constants: tuple[str, ...]
     reordered: tuple[str, ...]
     results: tuple[StoredResult, ...]
+    groups: int
     takes_any_order: bool
     weights: tuple[Param, ...]
     read: frozenset[str]
@@ -118,12 +121,19 @@ def facts_of(plan: Plan) -> PlanFacts:
             StoredResult(buffer, types[name], buffers[buffer].type.shape)
             for buffer, name in zip(plan.results, program.results, strict=True)
         ),
+        _groups(plan),
         not plan.constants and all(map(takes_any_order, plan.launches)),
         weights,
         frozenset(read | {view.base for view in plan.views}),
         Program(program.name, made_of, lets, (lets[-1].name,)) if lets else None,
         all(map(_only_moves, lets)),
     )
+
+
+def _groups(plan: Plan) -> int:
+    kernels = (kernel for launch in plan.launches for kernel in launch.kernels)
+    rows = {kernel.rows.space for kernel in kernels if isinstance(kernel, Gemm)}
+    return sum(1 << place for place, kind in enumerate(KINDS) if Space(kind.split(" ")[0]) in rows)
 
 
 def _only_moves(let: Let) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hetune.variants.graph.cuts import block_counts
+from hetune.variants.graph.row_groups import block_counts
 from hetune.variants.kernel.blocks import is_node_blocked
 from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.gpu_schedule import AnySchedule
