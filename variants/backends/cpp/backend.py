@@ -28,7 +28,7 @@ from hetune.variants.backends.slots import BufferSlot, IndexSlot, NodeTypeSlot
 from hetune.variants.errors import CompileError
 from hetune.variants.graph import cuts
 from hetune.variants.graph.row_groups import RowGroups, node_type_groups
-from hetune.variants.graph.small_index import FIELDS
+from hetune.variants.graph.small_index import FIELDS, SmallIndex
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.graph.type_chunks import TypeChunks, edgewise_chunks, node_chunks
@@ -203,17 +203,25 @@ def _name_in_small(slot: Slot) -> str:
     return ""
 
 
+def _small_index(loaded: _Loaded, place: Place) -> SmallIndex | None:
+    """What has all of `_Loaded.places`; None where nothing has."""
+    index = place.index("")
+    small = index.small()
+    if small is None or not small.has(loaded.places):
+        return None
+    is_cut_alike = small.num_blocks == cuts.block_count(index, loaded.schedule.block_nodes)
+    return small if is_cut_alike else None
+
+
 def _bound(loaded: _Loaded, place: Place) -> Runner:
     code, function, schedule = loaded.code, loaded.function, loaded.schedule
     scratch = scratch_layout(loaded.launch, schedule.block_nodes, place.index)
     pointers = (ctypes.c_void_p * max(len(code.pointers), 1))()
-    index = place.index("")
-    small, arrays = index.small(), loaded.arrays
-    if small is not None and small.has(loaded.places):
-        if small.num_blocks == cuts.block_count(index, schedule.block_nodes):
-            arrays = loaded.others
-            for position, at in loaded.small:
-                pointers[position] = small.addresses[at]
+    small, arrays = _small_index(loaded, place), loaded.arrays
+    if small is not None:
+        arrays = loaded.others
+        for position, at in loaded.small:
+            pointers[position] = small.addresses[at]
     kept = [_array(slot, schedule, place) for _, slot in arrays]
     for (position, _), array in zip(arrays, kept, strict=True):
         pointers[position] = array.data_ptr()
