@@ -118,6 +118,7 @@ def assert_made_at_once(graph: HeteroGraph) -> None:
             found |= {f"{kind}: {part}": rows for part, rows in groups._asdict().items()}
     assert_same({name: small.array(name) for name in found}, found)
     assert found.keys() == FIELDS.keys()
+    assert small.is_in_order == (found["edge_id"].tolist() == [*range(graph.num_edges)])
     for name, place in FIELDS.items():
         assert small.addresses[place] == small.array(name).data_ptr() or not len(found[name])
 

@@ -516,7 +516,8 @@ EXPORT int64_t hetune_index_cut_by_type(const int64_t* counts, int64_t etypes, i
 // cut into about `wanted_blocks`; `groups` has a bit for each kind of rows to group inside the blocks.
 // ntype[n * ntype_stride] is the type of node n. `found` gets what node_blocks finds [4]; where each
 // of the `fields` begins and how long it is, -1 where it is not made, in the order of `FIELDS` of
-// small_index.py; and the edges, source and destination pairs of each type [etypes each].
+// small_index.py; and the edges, source and destination pairs of each type [etypes each]. Returns how many edges
+// lie where they were given before one does not.
 EXPORT int64_t hetune_index_small(const int32_t* src, const int32_t* dst, const int32_t* etype,
                                   const int32_t* ntype, int64_t ntype_stride, int64_t edges,
                                   int64_t nodes, int64_t targets, int64_t etypes,
@@ -635,7 +636,9 @@ EXPORT int64_t hetune_index_small(const int32_t* src, const int32_t* dst, const 
             own[5] = made + 1;
             own[7] = made;
         }
-        return int64_t{0};
+        int64_t in_place = 0;
+        while (in_place < edges && edge_id[in_place] == in_place) ++in_place;
+        return in_place;
     });
 }
 

@@ -99,9 +99,13 @@ def pairs(
     return out[0], out[1][:count], out[2][:count]
 
 
-def small(*given: torch.Tensor | int) -> None:
-    """Makes all indexes of a small graph, as `SmallIndex` asks for them."""
-    _call("small", *given)
+def small(*given: torch.Tensor | int) -> int:
+    """Makes all indexes of a small graph, as `SmallIndex` asks for them.
+
+    Returns:
+        How many edges lie where they were given before one does not.
+    """
+    return _call("small", *given)
 
 
 def sort_by_key(keys: torch.Tensor, buckets: int) -> torch.Tensor:

@@ -57,13 +57,14 @@ class SmallIndex:
         num_blocks: As given.
         addresses: Where arrays lie, in the order of `FIELDS`.
         blocks: How many blocks there are.
+        is_in_order: Whether the canonical order of edges is the one in which they were given.
         hubs: How many of them begin before all others.
         most: The most nodes, edges and destination pairs that a block has.
     """
 
     __slots__ = (
         *("_counts", "_found", "_memory", "_starts"),
-        *("addresses", "blocks", "hubs", "most", "num_blocks"),
+        *("addresses", "blocks", "hubs", "is_in_order", "most", "num_blocks"),
     )
 
     def __init__(
@@ -88,7 +89,8 @@ class SmallIndex:
         found = torch.empty(_HEAD + 3 * num_etypes, dtype=torch.int64, device="cpu")
         counts = edges, num_ids, num_nodes, num_etypes, num_blocks, groups, len(FIELDS)
         types = ntype.data_ptr(), ntype.stride(0)
-        index_native.small(src, dst, etype, *types, *counts, memory, found)
+        in_place = index_native.small(src, dst, etype, *types, *counts, memory, found)
+        self.is_in_order = in_place == edges
         numbers = found[:_HEAD].tolist()
         self._memory, self._found, self.num_blocks = memory, found, num_blocks
         self.hubs, *self.most = numbers[:4]

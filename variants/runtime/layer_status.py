@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass, replace
 
 
@@ -80,6 +81,14 @@ class LastCall:
     variant: str | None = None
     reason: str | None = None
     has_gradients: bool = False
+    _graph: weakref.ref[HeteroGraph] | None = None
+
+    def is_on_last(self, graph: HeteroGraph) -> bool:
+        """Whether the call before, of which this was asked, too, had the same graph."""
+        if self._graph is not None and self._graph() is graph:
+            return True
+        self._graph = weakref.ref(graph)
+        return False
 
     def set(self, variant: str | None, reason: str | None) -> None:
         """Records a call."""

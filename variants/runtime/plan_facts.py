@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
-from typing import TypeVar
 
 from hetune.variants.graph.small_index import KINDS
 from hetune.variants.kernel.blocks import takes_any_order
+from hetune.variants.kernel.by_identity import by_identity
 from hetune.variants.kernel.nodes import Buffer, Gemm
 from hetune.variants.plan.facts import reordered_features
 from hetune.variants.plan.nodes import Plan
@@ -23,8 +21,6 @@ from hetune.variants.program.nodes import (
     Type,
     operands,
 )
-
-_MOST = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,26 +80,7 @@ class ArenaFacts:
     buffers: tuple[Buffer, ...]
 
 
-_Found = TypeVar("_Found")
-
-
-def _once(find: Callable[[Plan], _Found]) -> Callable[[Plan], _Found]:
-    """Finds it once for the same plan: to hash what a plan is takes longer."""
-    known: dict[int, tuple[Plan, _Found]] = {}
-
-    @wraps(find)
-    def found(plan: Plan) -> _Found:
-        kept = known.get(id(plan))
-        if kept is None:
-            if len(known) >= _MOST:
-                known.clear()
-            kept = known[id(plan)] = plan, find(plan)
-        return kept[1]
-
-    return found
-
-
-@_once
+@by_identity
 def facts_of(plan: Plan) -> PlanFacts:
     """What is known of a plan's runs."""
     program, buffers = plan.program, {buffer.name: buffer for buffer in plan.temporaries}
@@ -145,7 +122,7 @@ def _only_moves(let: Let) -> bool:
     return isinstance(let.op, Reshape | Take)
 
 
-@_once
+@by_identity
 def arena_of(plan: Plan) -> ArenaFacts:
     """What is known of a plan's temporaries."""
     placed = (
