@@ -5,6 +5,8 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass, replace
 
+from hetune.variants.graph.hetero import HeteroGraph
+
 
 @dataclass(frozen=True, slots=True)
 class LayerStatus:
