@@ -264,6 +264,20 @@ EXPORT int64_t hetune_index_own_ids(const void* ids, int64_t bytes, int64_t stri
     }
 }
 
+// own_ids of several parts, one after the other in `out`, and shifted: `given` has the address, bytes,
+// stride, count, limit and shift of each. Returns the first part with an id that is not in range, or
+// else their number.
+EXPORT int64_t hetune_index_own_parts(const int64_t* given, int64_t parts, int32_t* out) {
+    for (int64_t p = 0; p < parts; ++p, given += 6) {
+        const void* ids = reinterpret_cast<const void*>(given[0]);
+        const int64_t count = given[3], shift = given[5];
+        if (hetune_index_own_ids(ids, given[1], given[2], count, given[4], out) < count) return p;
+        for (int64_t i = 0; i < count; ++i) out[i] += static_cast<int32_t>(shift);
+        out += count;
+    }
+    return parts;
+}
+
 // Canonical order by (dst, etype, src, input), and the source pairs, numbered by (etype, src).
 // scratch_a and scratch_b hold 16 bytes per edge each; pair_* have room for one pair per edge.
 // Returns the number of source pairs.

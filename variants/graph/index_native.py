@@ -4,7 +4,7 @@ Runs with `torch.get_num_threads()` threads; the results do not depend on their 
 """
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple, cast
 
@@ -63,6 +63,23 @@ def own_ids(ids: torch.Tensor, limit: int, out: torch.Tensor | None = None) -> t
     out = _new(ids.numel()) if out is None else out
     given = ids, ids.element_size(), ids.stride(0), ids.numel(), limit
     return out if _call("own_ids", *given, out) == ids.numel() else None
+
+
+def own_parts(parts: Sequence[tuple[torch.Tensor, int, int]]) -> torch.Tensor | None:
+    """Integers as int32, one part after the other; None unless all are in range.
+
+    Args:
+        parts: Each with its limit, and what to add to its ids.
+    """
+    given = [
+        number
+        for ids, *told in parts
+        for number in (ids.data_ptr(), ids.element_size(), ids.stride(0), ids.numel(), *told)
+    ]
+    out = _new(sum(given[3::6]))
+    numbers = (ctypes.c_int64 * len(given))(*given)
+    found = _call("own_parts", ctypes.addressof(numbers), len(parts), out)
+    return out if found == len(parts) else None
 
 
 def order_edges(
