@@ -333,6 +333,42 @@ def test_cached_edges_are_kept_as_the_layer_keeps_them(make):
     assert compiled.status().is_compiled
 
 
+SETS = {
+    "GCN": lambda: pyg.GCNConv(WIDTH, 4),
+    "SAGE": lambda: pyg.SAGEConv(WIDTH, 4, "max"),
+    "GIN": lambda: pyg.GINConv(nn.Sequential(nn.Linear(WIDTH, 8), nn.ReLU(), nn.Linear(8, 4))),
+    "TAG": lambda: pyg.TAGConv(WIDTH, 4, K=2),
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_several_sets_of_features_share_a_graph(name):
+    layer, shape = SETS[name]().eval(), (2, 3, NODES) if name == "GCN" else (3, NODES)
+    compiled = compile_layer(layer, backend="cpp" if name == "GCN" else "torch")
+    arguments = {"x": torch.randn(*shape, WIDTH), "edge_index": EDGES}
+    for count in (NODES, NODES + 1):
+        arguments["x"] = torch.randn(*shape[:-1], count, WIDTH)
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("error", FallbackWarning)
+            close(compiled(**arguments), layer, arguments)
+    found, own = gradients_of(compiled, arguments), gradients_of(layer, arguments)
+    exact = exact_gradients_of(layer, arguments)
+    assert gradient_error(found, exact) <= gradient_tolerance(own, exact)
+
+
+class Flattened(pyg.MessagePassing):
+    """Takes rows of two axes of each node."""
+
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=x.flatten(1))
+
+
+@torch.no_grad()
+def test_rows_of_two_axes_are_no_sets():
+    layer, arguments = Flattened(), {"x": torch.randn(NODES, 3, WIDTH), "edge_index": EDGES}
+    close(compile_layer(layer, backend="torch")(**arguments), layer, arguments)
+
+
 @torch.no_grad()
 def test_cached_features_are_left_to_the_layer():
     arguments = arguments_on(EDGES, NODES, ())

@@ -23,6 +23,7 @@ from hetune.variants.frontend.traced_call import (
 from hetune.variants.frontend.tracing.arguments import CallArguments
 from hetune.variants.frontend.tracing.cached_edges import CachedLayer, with_cache
 from hetune.variants.frontend.tracing.edge_module import original
+from hetune.variants.frontend.tracing.feature_sets import SeveralSets, has_sets
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
 from hetune.variants.frontend.tracing.validate import validated
@@ -55,7 +56,16 @@ def adapt_call(
     Raises:
         InputError: They are not the arguments of such a call.
     """
-    module = with_cache(with_dictionaries(module, args, kwargs))
+    found = _adapt(with_cache(with_dictionaries(module, args, kwargs)), args, kwargs)
+    if isinstance(found, Unsupported) and has_sets(module, args, kwargs):
+        again = _adapt(SeveralSets(module), args, kwargs)
+        found = again if isinstance(again, Adapter) else found
+    return found
+
+
+def _adapt(
+    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Adapter | Unsupported:
     own = original(module)
     if (reason := _state_refusal(module) or refusal(own)) is not None:
         return Unsupported(reason)
