@@ -459,7 +459,7 @@ def units_of_preset(preset: str) -> tuple[Unit, ...]:
 
 @pytest.mark.parametrize(
     ("preset", "minutes", "most_units", "most_programs"),
-    [("smoke", 2, 1_500, 3), ("default", 22, 14_000, 150)],
+    [("smoke", 2, 1_500, 3), ("default", 20, 15_000, 100)],
 )
 def test_presets_keep_their_promise_of_time(preset, minutes, most_units, most_programs):
     found = load(preset, threads=2)
@@ -478,12 +478,10 @@ def test_the_default_campaign_spans_what_models_have_to_know():
     assert all(after < 6 * before for before, after in pairwise(sizes))
     asked = {unit.problem for unit in units_of_preset("default")}
     layers = Counter(problem.program.label for problem in asked)
-    typed, homogeneous = ([layers.pop(name) for name in names] for names in (LAYERS, HOMOGENEOUS))
-    assert max(typed) < 1.3 * min(typed)
-    assert max(homogeneous) < 2 * min(homogeneous)
-    assert layers.keys() == {f"{name} gradient" for name in (*LAYERS, *HOMOGENEOUS)}
-    assert min(layers[f"{name} gradient"] for name in LAYERS) > 40
-    assert min(layers.values()) > 8
+    assert layers.keys() == {*LAYERS, *(f"{name} gradient" for name in LAYERS), "gcn", "gat"}
+    assert max(layers.values()) < 1.6 * min(layers.values())
+    chosen = [p for p in asked if len(set(plan_ids(p).values())) > 1]
+    assert len(chosen) > 0.9 * len(asked)
     squares = Counter(p.program.d_out for p in asked if p.program.d_in == p.program.d_out)
     assert min(squares[width] for width in (32, 64, 128, 256)) > 25
     assert {p.program.heads for p in asked} == {1, 4, 8}
