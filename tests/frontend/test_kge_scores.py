@@ -168,6 +168,19 @@ def test_negatives_take_the_place_of_heads_or_tails(side, chunks):
     check(found, torch.stack(columns, 1), given)
 
 
+@pytest.mark.parametrize("relations", [1, 3000])
+def test_there_may_be_one_relation_or_thousands(relations):
+    """More than there are triples, whose products are made relation by relation."""
+    random = torch.Generator().manual_seed(3)
+    shapes = (relations, WIDTH), (relations, WIDTH, WIDTH)
+    r, matrix = (torch.randn(shape, generator=random).requires_grad_() for shape in shapes)
+    rels, given = torch.randint(relations, (TRIPLES,), generator=random), {"entity": E}
+    for batch in ((HEADS, rels, TAILS), (HEADS[:1].expand(TRIPLES), rels * 0, TAILS * 0 + 1)):
+        found = hetune.kge.scores["transr"](*batch, r=(r, matrix), **given)
+        tables = {**given, "r": (r, matrix)}
+        check(found, expected_scores("transr", tables, batch), tables)
+
+
 def test_all_triples_may_be_one_and_at_distance_0():
     """Whose gradient is 0, as that of torch's norms."""
     same = (torch.full((6,), 3),) * 3
