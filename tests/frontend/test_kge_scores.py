@@ -195,6 +195,41 @@ def test_all_triples_may_be_one_and_at_distance_0():
     assert not entity.grad.any()
 
 
+def halves(h, r, t):
+    """Real and imaginary parts one after the other."""
+    (a, b), (c, d), (e, f) = (x.chunk(2) for x in (h, r, t))
+    return ((a * c - b * d) * e + (a * d + b * c) * f).sum()
+
+
+def pairs(h, r, t):
+    """Real parts next to imaginary ones."""
+    (a, b), (c, d), (e, f) = (x.view(-1, 2).unbind(1) for x in (h, r, t))
+    return -(torch.cat([a * c - b * d - e, a * d + b * c - f])).norm()
+
+
+def uneven(h, r, t):
+    """Of no one width: the last two, which meet the first; and one number."""
+    return (h[-2:] * t[:2]).sum() * r[1] + (h[1:] * t[:-1]).sum()
+
+
+@pytest.mark.parametrize(
+    ("function", "width", "is_compiled"),
+    [
+        *((halves, 2 * width, False) for width in (1, 7)),
+        *((pairs, 2 * width, True) for width in (1, 31)),
+        (uneven, 6, True),
+    ],
+)
+def test_parts_of_entities_rows(function, width, is_compiled, monkeypatch):
+    if not is_compiled:
+        compiled = selection.compile
+        monkeypatch.setattr(selection, "compile", lambda one, **_: compiled(one, backend="torch"))
+    given = {"entity": table(ENTITIES, width), "r": table(RELATIONS, width)}
+    of = [given["entity"], given["r"], given["entity"]]
+    each = [rows(tables, ids) for tables, ids in zip(of, BATCH, strict=True)]
+    check(hetune.kge.score(function)(*BATCH, **given), torch.vmap(function)(*each), given)
+
+
 def test_what_is_no_program_runs_in_torch():
     with pytest.warns(FallbackWarning, match="the function _fft_r2c has no meaning in a program"):
         found = hetune.kge.scores["hole"](*BATCH, entity=E, r=R)
