@@ -18,8 +18,8 @@ from hetune import distributed
 from hetune.clients.cli import console
 from hetune.clients.cli.sources import GraphSource, LayerSource
 from hetune.variants.errors import GraphFileError, InputError
-from hetune.variants.partition.edge_files import ENDINGS, EdgeFile
 from hetune.variants.partition.edge_folder import RECORD, EdgeFolder
+from hetune.variants.partition.edge_sources import edge_source, is_edge_source
 from hetune.variants.partition.external import partition_edges
 from hetune.variants.partition.partitions import GraphPartitions, Partitions
 from hetune.variants.partition.row_files import identity_of
@@ -110,14 +110,14 @@ class PartitionedRun:
             return _verified(path)
         is_changed = self.graph.inverse or self.graph.self_loops
         is_plain = self.graph.format is None and not self.graph.read and not is_changed
-        if not (is_plain and path.is_file() and path.suffix in ENDINGS):
+        if not (is_plain and is_edge_source(path)):
             return GraphPartitions(self.layer.graph_for(self.graph.open()))
         num_nodes = None  # as the file says; the last nodes may have no edges
-        if EdgeFile(path).node_counts is None:
+        if (source := edge_source(path)).node_counts is None:
             num_nodes = rows_of(features, None).shape[0]
         with suppress(GraphFileError):
             kept = EdgeFolder(folder)
-            if kept.source == identity_of(path) and num_nodes in (None, kept.num_nodes):
+            if kept.source == identity_of(source.path) and num_nodes in (None, kept.num_nodes):
                 return _verified(folder)
         return partition_edges(path, folder, num_nodes=num_nodes)
 

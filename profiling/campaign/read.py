@@ -31,7 +31,7 @@ PRESETS = ("smoke", "default", "full", "gpu")
 
 _KEYS = (
     *("name", "graphs", "corpus", "layers", "kernels", "homogeneous", "programs"),
-    *("widths", "squared", "heads"),
+    *("widths", "squared", "heads", "gradients"),
     *("threads", "variants", "sample", "limits", "device"),
 )
 _ALL = "all"
@@ -112,6 +112,7 @@ def parse(
         sample=table.fields("sample", Sample),
         limits=table.fields("limits", Limits) or Limits(),
         device=_device(table),
+        gradients=table.flag("gradients"),
     )
 
 

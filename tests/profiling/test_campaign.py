@@ -6,7 +6,7 @@ import json
 import re
 import tomllib
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,13 +26,17 @@ from hetune.profiling.campaign import (
     units_seconds,
 )
 from hetune.profiling.campaign.estimate import affordable_variants, least_variants, problem_seconds
-from hetune.profiling.corpus import FAMILIES, build, recipe, size_of
+from hetune.profiling.corpus import FAMILIES, build, recipe, size_of, turned_round
 from hetune.profiling.jobs.queue import _digest
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import plan_ids, units_of
 from hetune.profiling.units import ProblemSpec
 from hetune.variants.errors import CampaignError, GraphError
 from hetune.variants.frontend.presets import HOMOGENEOUS, KERNELS, LAYERS, labeled_preset
+from hetune.variants.passes.backward import backward
+from hetune.variants.passes.stages import Stage
+from hetune.variants.program.labeled import LabeledProgram
+from hetune.variants.program.nodes import Program
 
 ROADS = {"graphs": [{"kind": "road", "nodes": 9}], "squared": [8]}
 
@@ -56,6 +60,7 @@ def test_every_key_is_read(tmp_path):
         threads = ["all", 1]
         variants = "hybrid*"
         device = "cuda"
+        gradients = true
 
         [corpus]
         graphs = 2
@@ -100,6 +105,7 @@ def test_every_key_is_read(tmp_path):
     assert found.sample == Sample(3, 5.0, 1)
     assert found.limits == Limits(rounds=8, memory_bytes=1_000_000_000)
     assert found.device == "cuda"
+    assert found.gradients
 
 
 def test_the_example_in_the_documents_is_a_campaign(tmp_path):
@@ -235,6 +241,60 @@ def test_programs_without_types_take_two_turns():
     for labels in by_graph.values():
         assert {"rgcn", "rgat", "hgt"} < set(labels)
         assert len(sums & set(labels)) == len(scored & set(labels)) == 1
+
+
+def test_stages_of_gradients_are_problems_on_graphs_and_on_reversed_ones():
+    inner = {"layers": ["gat"], "squared": [8]}
+    found = problems(parsed(gradients=True, layers=["rgcn"], squared=[8, 16], homogeneous=inner))
+    labels = Counter(p.program.label for p in found)
+    assert labels == {"rgcn": 2, "rgcn gradient": 4, "gat": 1, "gat gradient": 2}
+    [graph] = {p.graph for p in found if p.program.label == "rgcn"}
+    expected = {
+        (LabeledProgram.of(stage.program).digest, stage.is_reversed)
+        for width in (8, 16)
+        for stage in _stages(labeled_preset("rgcn", width, width).program)
+    }
+    stages = [p for p in found if p.program.label == "rgcn gradient"]
+    assert {(p.program.digest, p.graph == turned_round(graph)) for p in stages} == expected
+    assert {p.graph for p in stages} == {graph, turned_round(graph)}
+    for problem in stages:
+        again = ProblemSpec.from_dict(json.loads(json.dumps(asdict(problem))))
+        assert again == problem
+        assert units_of(again) == units_of(problem)
+
+
+def _stages(program: Program) -> list[Stage]:
+    found = backward(program, [param.name for param in program.params]).stages
+    return [stage for stage in found if not stage.is_weights]
+
+
+def test_gradients_have_the_graphs_that_their_layers_have(tmp_path):
+    (tmp_path / "mine.txt").write_text("a r b\n")
+    data = {"graphs": [{"kind": "file", "path": "mine.txt"}], "squared": [8], "gradients": True}
+    for layer, is_canonical in {"rgcn": False, "hgt": True}.items():
+        found = problems(parse({**data, "layers": layer}, "c", folder=tmp_path))
+        options = [dict(p.graph.options) for p in found]
+        canonical = {o.get("canonical", o.get("of.canonical", False)) for o in options}
+        assert canonical == {is_canonical}
+
+
+def test_a_program_without_gradients_is_refused():
+    text = (
+        "program p(x: node[2,3,6] feature, w: shared[3,6])\n  a: node[2,3] = dot x w\n  return a\n"
+    )
+    data = {**ROADS, "programs": [{"name": "mine", "text": text}], "gradients": True}
+    with pytest.raises(CampaignError, match="mine has no gradients: "):
+        problems(parse(data, "c"))
+
+
+def test_sums_over_everything_are_not_drawn_where_nothing_can_check_them():
+    data = {"corpus": {"graphs": 6, "least_edges": 100_000, "most_edges": 1_000_000}}
+    data |= {"graphs": [], "squared": [32, 256], "layers": ["rgcn"]}
+    data |= {"gradients": True, "sample": {"per_graph": 6}}
+    sizes = [(sum(size_of(p.graph)), p.program) for p in problems(parsed(**data))]
+    sums = {size * p.d_in for size, p in sizes if p.label == "rgcn gradient"}
+    assert 1 << 21 < max(sums) <= 1 << 24
+    assert max(size * p.d_in for size, p in sizes if p.label == "rgcn") > 1 << 24
 
 
 def test_rows_that_fill_the_memory_are_not_drawn():
@@ -462,8 +522,8 @@ def test_the_campaign_for_gpus_is_small():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"widhts": [8]}, "unknown key 'widhts'; known are corpus, device, graphs, heads, "
-         "homogeneous, kernels, layers, limits, name, programs, sample, squared, threads, "
+        ({"widhts": [8]}, "unknown key 'widhts'; known are corpus, device, gradients, graphs, "
+         "heads, homogeneous, kernels, layers, limits, name, programs, sample, squared, threads, "
          "variants, widths"),
         ({"device": "gpu"}, "no device 'gpu': take one of cpu, cuda"),
         ({"name": 3}, "name is 3: give a text"),
@@ -488,6 +548,7 @@ def test_the_campaign_for_gpus_is_small():
          "\"all\""),
         ({"threads": [2, 1025]}, "threads is [2, 1025]: give whole numbers from 1 to 1024, or "
          "\"all\""),
+        ({"gradients": 1}, "gradients is 1: give true or false"),
         ({"graphs": []}, "it has no graphs: give [corpus] or [[graphs]]"),
     ],
 )  # fmt: skip
@@ -518,7 +579,7 @@ def test_a_wrong_campaign_is_refused(data, message):
         (
             {"graphs": [{"kind": "grid"}]},
             "mine.toml, graphs[0]: graph 'grid-0': no kind 'grid'; take one of clique, community, "
-            "file, published, road, subsample, typed",
+            "file, published, reversed, road, subsample, typed",
         ),
         (
             {"graphs": [{"kind": "road", "nodes": [9]}]},

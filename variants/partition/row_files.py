@@ -47,9 +47,11 @@ def check_rows(count: int, num_nodes: int | None) -> None:
 
 
 def identity_of(given: RowsLike) -> list[object]:
-    """What tells rows apart from those of another run: a file's name, size and time, or bytes."""
+    """What tells content apart from that of another run: names, sizes and times, or bytes."""
     if isinstance(given, str | os.PathLike):
         path = Path(given).resolve()
+        if path.is_dir():
+            return [str(path), *map(identity_of, sorted(path.rglob("*.gz")))]
         info = path.stat()
         return [str(path), info.st_size, info.st_mtime_ns]
     rows = _array(given) if isinstance(given, Tensor) else given
