@@ -6,6 +6,7 @@ import copy
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from hetune.variants.frontend.kge.layer import RowPlace, ScoreArgument, ScoreLay
 from hetune.variants.frontend.kge.trace import trace_score
 from hetune.variants.graph.edge_batch import BatchIndex, EdgeBatch
 from hetune.variants.program.nodes import Linear
+from hetune.variants.runtime.compiled import CompiledLayer
 from hetune.variants.runtime.fallback import FallbackWarning
 
 ENTITIES, RELATIONS, TRIPLES, WIDTH = 40, 5, 90, 8
@@ -193,6 +195,10 @@ def test_all_triples_may_be_one_and_at_distance_0():
     assert nothing.shape == (0,)
     nothing.sum().backward()
     assert not entity.grad.any()
+
+
+def distance(h, r, t):
+    return -(h + r - t).abs().sum()
 
 
 def halves(h, r, t):
@@ -456,6 +462,34 @@ def test_batches_in_a_row_take_the_place_of_each_other(monkeypatch):
         if step == 2:
             made.clear()
     assert not made
+
+
+def test_calls_in_a_row_see_what_has_changed(monkeypatch):
+    """They are read as the first was, unless something else is given than it had."""
+    read, reads = CompiledLayer._run_once, Mock()
+    monkeypatch.setattr(CompiledLayer, "_run_once", lambda *args: (reads(), read(*args))[1])
+    score, entity, relation = hetune.kge.score(distance), E.detach().clone(), R.detach().clone()
+
+    def check_call(entity, batch=BATCH, **options):
+        found = score(*batch, entity=entity, r=relation, **options)
+        torch.testing.assert_close(
+            found, -(entity[batch[0]] + relation[batch[1]] - entity[batch[2]]).abs().sum(1)
+        )
+
+    with torch.no_grad():
+        check_call(entity)
+        before = reads.call_count
+        for change in (entity.zero_, relation.neg_):
+            check_call(entity, tuple(ids.flip(0) for ids in BATCH))
+            change()
+        check_call(entity, tuple(ids[::2].int() for ids in BATCH))
+        check_call(E.detach()[:-3].contiguous())
+        with pytest.raises(InputError, match=r"heads\[0\] is 40"):
+            score(HEADS + 40 - HEADS[0], RELS, TAILS, entity=entity, r=relation)
+        assert reads.call_count == before + 2  # of fewer entities, and of more again
+    tables = entity.requires_grad_()
+    score(*BATCH, entity=tables, r=relation).sum().backward()
+    assert tables.grad.any()
 
 
 def test_a_batch_with_an_index_takes_no_other_ids():
