@@ -129,6 +129,8 @@ def test_options_of_relational_layers_are_traced(name):
     if name == "edge features":
         given.append(torch.randn(EDGES.shape[1], WIDTH, requires_grad=True))
     model = OPTIONS[name]().eval()
+    for parameter in model.parameters():  # some of PyG's are never set
+        nn.init.normal_(parameter, std=0.3)
     rows = (x, x[: NODES - 1]) if name == "pairs" else x
     if name == "pairs":
         given[0] = EDGES.clamp(max=NODES - 2)
