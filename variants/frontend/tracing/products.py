@@ -77,10 +77,13 @@ def _matmul(at: Interpreter, shape: Shape, x: Tensor, w: Tensor) -> RowValue:
         lead = x.shape[: found.axis] if w.dim() > 2 else heads
         weight = called(torch.Tensor.expand, (weight, (*lead, inner, outer)), {})
     flat = (count, inner, outer) if heads else (inner, outer)
+    flat = flat[:-1] if outer == 1 else flat
     weight = called(torch.Tensor.reshape, (weight, flat), {})
-    given = at.recorder.emit(Reshape(found.name, flat[:-1]), "reshape")
+    rows = (count, inner) if heads else (inner,)
+    given = at.recorder.emit(Reshape(found.name, rows), "reshape")
     name = at.recorder.weight(weight, flat)
-    product = at.recorder.emit(Linear(given, name), f"by_{name}")
+    op = Dot(given, name) if outer == 1 else Linear(given, name)
+    product = at.recorder.emit(op, f"by_{name}")
     result = at.recorder.emit(Reshape(product, row_shape(shape, found.axis)), "reshape")
     return RowValue(result, found.axis)
 
