@@ -162,7 +162,7 @@ def in_parts(folder: Path, memory: int, layer: str, variant: str | None = None) 
     from hetune import run_partitions
     from hetune.variants.partition import part_run, row_files
     from hetune.variants.partition.external import partition_edges
-    from hetune.variants.partition.layers import partitioned_layers
+    from hetune.variants.partition.model_layers import partitioned_layers
 
     files, parts = [0.0], list[int]()
 
@@ -185,7 +185,7 @@ def in_parts(folder: Path, memory: int, layer: str, variant: str | None = None) 
     given = edges, folder / "x.npy", folder / "parts.npy"
     (prepared,) = partitioned_layers([fast])  # whose kernels are loaded before it counts
     rows = row_files.open_rows(given[1], edges.num_nodes)
-    inputs = part_run.read_part(prepared, edges, rows, 0, 1, memory)
+    inputs = part_run.read_part(prepared, edges, (rows,), 0, 1, memory)
     part_run.run_part(prepared, edges, inputs, memory, variant)
     held = int(Path("/proc/self/status").read_text().split("VmData:")[1].split()[0]) << 10
     resource.setrlimit(resource.RLIMIT_DATA, (held + memory, held + memory))

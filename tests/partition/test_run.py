@@ -16,7 +16,8 @@ from hetune.variants.errors import InputError, MemoryLimitError, PartitionError,
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.partition import executor, run
 from hetune.variants.partition.journal import Journal
-from hetune.variants.partition.layers import PartitionedLayer, partitioned_layers
+from hetune.variants.partition.layers import PartitionedLayer
+from hetune.variants.partition.model_layers import partitioned_layers
 from hetune.variants.partition.part_run import read_part, run_part
 from hetune.variants.partition.partitions import GraphPartitions
 from hetune.variants.partition.row_files import RowWriter, identity_of, open_rows
@@ -62,7 +63,7 @@ def in_memory(layer: hetune.CompiledLayer, x: Tensor, variant: str | None = None
 def part_rows(
     layer: PartitionedLayer, first: int, last: int, variant: str | None = None
 ) -> tuple[Tensor, str]:
-    inputs = read_part(layer, PARTS, X.numpy(), first, last, 1 << 30)
+    inputs = read_part(layer, PARTS, (X.numpy(),), first, last, 1 << 30)
     return run_part(layer, PARTS, inputs, 1 << 30, variant)
 
 
