@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass, replace
 
+from hetune.variants.graph.edge_batch import EdgeBatch
 from hetune.variants.graph.hetero import HeteroGraph
 
 
@@ -85,8 +86,10 @@ class LastCall:
     has_gradients: bool = False
     _graph: weakref.ref[HeteroGraph] | None = None
 
-    def is_on_last(self, graph: HeteroGraph) -> bool:
-        """Whether the call before, of which this was asked, too, had the same graph."""
+    def may_repeat(self, graph: HeteroGraph) -> bool:
+        """Whether a call like this one is to be expected: the one before had the same graph."""
+        if isinstance(graph, EdgeBatch):  # whose edges are of the call
+            return True
         if self._graph is not None and self._graph() is graph:
             return True
         self._graph = weakref.ref(graph)
