@@ -58,6 +58,8 @@ def caused(error, cause):
 
 def test_it_gives_the_model():
     assert TrainingProcess(command=TRAINS)("abc") == "model-of-abc"
+    arguments = script(answers('{"model": " ".join(sys.argv[1:])}'))
+    assert TrainingProcess(command=arguments)("abc") == "cpu abc"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,6 @@ def test_what_may_pass_is_told_apart(tmp_path, monkeypatch, error, says, fault):
 
 def test_it_gives_way_to_all_others(tmp_path):
     train = TrainingProcess(tmp_path / "store.db", command=FAKE)
-    assert train("abc") == "cpu, nice 19, limited True"
     assert train("abc", "cuda") == "cuda, nice 19, limited True"
 
 
