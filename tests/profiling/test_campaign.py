@@ -448,13 +448,19 @@ def test_presets_are_campaigns_of_generated_graphs(preset):
     assert kinds <= {"typed", "road", "clique", "community"}
 
 
+@functools.cache
+def units_of_preset(preset):
+    """A preset and all that it asks for, which takes seconds to say."""
+    found = load(preset, threads=2)
+    return found, units(found)
+
+
 @pytest.mark.parametrize(
     ("preset", "minutes", "most_units", "most_programs"),
     [("smoke", 2, 1_500, 3), ("default", 22, 14_000, 120)],
 )
 def test_presets_keep_their_promise_of_time(preset, minutes, most_units, most_programs):
-    found = load(preset, threads=2)
-    asked = units(found)
+    found, asked = units_of_preset(preset)
     assert units_seconds(asked, found.limits) < 60 * minutes
     # What that leaves out: setting up a unit at all, and compiling, which is by program.
     assert len(asked) <= most_units
@@ -462,12 +468,12 @@ def test_presets_keep_their_promise_of_time(preset, minutes, most_units, most_pr
 
 
 def test_the_default_campaign_spans_what_models_have_to_know():
-    found = load("default", threads=2)
+    found, asked_units = units_of_preset("default")
     sizes = sorted(size_of(graph)[1] for graph in found.graphs)
     assert 80 <= len(sizes) <= 100
     assert sizes[0] < 300 < 1_000_000 < sizes[-1]
     assert all(after < 6 * before for before, after in pairwise(sizes))
-    asked = problems(found)
+    asked = {unit.problem for unit in asked_units}
     layers = Counter(problem.program.label for problem in asked)
     typed = [layers.pop(name) for name in LAYERS]
     assert max(typed) < 1.3 * min(typed)
