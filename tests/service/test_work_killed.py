@@ -1,11 +1,9 @@
 """Workers over HTTP that are killed, and one that wakes up too late."""
 
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 from tests.full import FULL
+from tests.profiling._forked import run as forked
 
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import Trains
@@ -14,9 +12,7 @@ from hetune.service.server.app import application
 
 from ._serving import serving
 
-SCRIPT = Path(__file__).parents[1] / "profiling" / "killed_jobs.py"
 KILLS = 8 if FULL else 4
-SECONDS = 300
 
 
 def run(service, mode, *arguments):
@@ -25,13 +21,7 @@ def run(service, mode, *arguments):
     leases = Leases(store, seconds=2, attempts=1000, trains=Trains.NOTHING)
     app = application(replace(service, work_leases=WorkLeases(lambda: leases)))
     with serving(app) as url:
-        done = subprocess.run(
-            [sys.executable, str(SCRIPT), mode, store.place, *arguments, url],
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+        done = forked("killed_jobs", mode, store.place, *arguments, url)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -19,10 +19,14 @@ from hetune.variants.graph.loops import Loops
 from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.kernel.text import show as show_launch
 from hetune.variants.partition.content_digest import content_digest
+from hetune.variants.passes.choices import FOLD_ALL
+from hetune.variants.passes.pipeline import run_passes
+from hetune.variants.passes.transform_side import TransformSide
+from hetune.variants.passes.weights_first import FoldScale
 from hetune.variants.plan.sides import id_on
 from hetune.variants.plan.variants import Variant
 from hetune.variants.program.locality import reads_near_nodes
-from hetune.variants.program.nodes import Space
+from hetune.variants.program.nodes import End, Program, Space
 from hetune.variants.program.sources import SOURCES, with_sources
 from hetune.variants.program.text import show
 from hetune.variants.runtime.backends import backend_of
@@ -70,7 +74,7 @@ class PartitionedLayer:
         functions: Applied to its rows, in order.
         bipartite: The same layer for graphs whose sources have rows of their own, so that nothing
             is computed for these; None where its program reads more of them.
-        exact: Ids of the variants whose rows have the same bits from either.
+        exact: Ids of its variants whose rows have the same bits as some of `layer`, by their ids.
     """
 
     layer: CompiledLayer
@@ -79,7 +83,7 @@ class PartitionedLayer:
     loops: Loops
     functions: tuple[RowFunction, ...]
     bipartite: CompiledLayer | None
-    exact: frozenset[str]
+    exact: Mapping[str, str]
 
     @property
     def width(self) -> int:
@@ -138,13 +142,22 @@ class PartitionedLayer:
         edges += rows if self.loops in ("added", "replaced") else 0
         return 2 * inputs + _INDEX_BYTES * edges + _NODE_BYTES * num_nodes
 
-    def named(self, variant: str, graph: HeteroGraph) -> tuple[str, bool]:
-        """What runs on a part under an id, and whether `bipartite` gives the same bits for it."""
+    def is_bipartite(self, types: HeteroGraph) -> bool:
+        """Whether `bipartite` runs on parts of a graph of such types."""
+        if self.bipartite is None:
+            return False
+        if self.adapter.metadata is not None:
+            return tuple(map(list, self.adapter.metadata)) == types.metadata()
+        of_types = any(param.type.space is Space.NTYPE for param in self.adapter.program.params)
+        return types.is_canonical or not of_types
+
+    def named(self, variant: str, graph: HeteroGraph) -> str:
+        """What runs on a part under an id."""
         found = self.layer._promoted.get(variant)
         if found is not None and found.choices.plan.program.is_hybrid:
             name = id_on(found, split_relations(graph).side)
             variant = name if name in self.layer._promoted else variant
-        return variant, variant in self.exact
+        return variant
 
     def __reduce__(self) -> Any:
         layer = self.layer
@@ -186,29 +199,44 @@ def partitioned(
         raise InputError(f"{name} does not run in parts: it takes more than rows of nodes")
     compiled = compile_layer(layer, dynamic=True)
     bipartite = _bipartite(compiled, adapter) if loops == "given" else None
-    exact = _exact(compiled, bipartite, adapter.inputs[0].name) if bipartite else frozenset[str]()
+    exact = _exact(compiled, bipartite, adapter.inputs[0].name) if bipartite else {}
     return PartitionedLayer(compiled, adapter, inputs, loops, (), bipartite, exact)
 
 
 def _bipartite(layer: CompiledLayer, adapter: Adapter) -> CompiledLayer | None:
-    program = with_sources(adapter.program)
-    if program is None or adapter.vocabulary or adapter.metadata or adapter.is_reversed:
+    if adapter.vocabulary or adapter.is_reversed:
+        return None
+    program = with_sources(adapter.program) or with_sources(_folded(adapter.program))
+    if program is None:
         return None
     return layer._around(ProgramLayer(program, adapter.weights()).eval())
 
 
-def _exact(layer: CompiledLayer, bipartite: CompiledLayer, x: str) -> frozenset[str]:
-    """Ids of variants whose kernels are the same but for where rows of sources are."""
-    whole = layer._promoted
-    return frozenset(
-        name
-        for name, variant in bipartite._promoted.items()
-        if name in whole and _kernels(variant, x) == _kernels(whole[name], x)
-    )
+def _folded(program: Program) -> Program:
+    """The program with linear maps of nodes made part of those of edge types."""
+    return run_passes((FoldScale(), TransformSide(End.DST), *FOLD_ALL), program)
 
 
-def _kernels(variant: Variant, x: str) -> list[str]:
-    """The lines of its launches, where all features have the name `x`, and need not be listed."""
-    text = "\n".join(map(show_launch, variant.plan.launches))
+def _exact(layer: CompiledLayer, bipartite: CompiledLayer, x: str) -> dict[str, str]:
+    """Variants of either whose kernels are the same but for where rows of sources are, by id."""
+    found = {_kernels(variant, x): name for name, variant in bipartite._promoted.items()}
+    names = {name: found.get(_kernels(variant, x)) for name, variant in layer._promoted.items()}
+    return {name: other for name, other in names.items() if other is not None}
+
+
+def _kernels(variant: Variant, x: str) -> tuple[str, object]:
+    """What tells its bits: derived weights, launches and schedules.
+
+    All features have the name `x`, and need not be listed. Values are numbered, but for those that
+    have the name of a parameter, and perhaps of a function.
+    """
+    plan = variant.plan
+    text = "\n".join(f"{let.name}: {let.op}" for let in plan.weights)
+    text = "\n".join([text, *map(show_launch, plan.launches)])
     lines = re.sub(rf"\b{SOURCES}\b", x, text).splitlines()
-    return [line for line in lines if not line.startswith(f"  buffer {x}: ")]
+    text = "\n".join(line for line in lines if not line.startswith(f"  buffer {x}: "))
+    names = dict.fromkeys(re.findall(r"(\w*[_\d]\w*):", text))
+    params = {param.name for param in plan.program.params}
+    numbers = {name: f"%{number}" for number, name in enumerate(names) if name not in params}
+    text = re.sub(r"\b\w+\b(?!\()", lambda word: numbers.get(word[0], word[0]), text)
+    return text, variant.schedules

@@ -95,20 +95,20 @@ def run_part(
     left = memory - layer.fixed_bytes(graph.num_edges, len(part.nodes), partitions.num_nodes)
     compiled, rows = layer.layer, part.targets
     given: tuple[Tensor | HeteroGraph, ...] = *inputs.rows, graph
-    is_exact = True
-    if variant is not None:
-        variant, is_exact = layer.named(variant, graph)
-    if layer.bipartite is not None and is_exact:
+    name = variant = None if variant is None else layer.named(variant, graph)
+    is_exact = variant is None or variant in layer.exact
+    if layer.bipartite is not None and is_exact and layer.is_bipartite(partitions.types):
         compiled, rows = layer.bipartite, slice(None)
         (x,) = inputs.rows
         given = x[part.targets], x, partitions.bipartite(part)
+        name = variant and layer.exact[variant]
     with torch.no_grad():
-        found = compiled(*given, variant=variant, memory_limit=left)
+        found = compiled(*given, variant=name, memory_limit=left)
         results = found if isinstance(found, tuple) else (found,)
         result = torch.cat([each[rows] for each in results], 1) if results[1:] else results[0][rows]
         for function in layer.functions:
             result = _checked(function(result), result)
-    return result, compiled.status().variant or ""
+    return result, variant or compiled.status().variant or ""
 
 
 def _checked(found: object, rows: Tensor) -> Tensor:
