@@ -65,6 +65,8 @@ class JobWorker:
         owner: Its name; by default the machine's, and the process's number.
         lock: A file that is locked while a unit is worked on; by default one of the user's.
         machine: What is measured on; by default this machine.
+        devices: Of that machine, if it is another one: who measures there keeps it for itself, and
+            no file is locked here.
         heartbeat_seconds: How often it says that it lives.
         look: Called a few times a second while something is measured; what it raises ends that.
         idle: Of the service whose machine it shares: it measures only while that is idle.
@@ -80,6 +82,7 @@ class JobWorker:
         owner: str | None = None,
         lock: Path | None = None,
         machine: Fingerprint | None = None,
+        devices: Sequence[Device] | None = None,
         heartbeat_seconds: float = LEASE_SECONDS / 4,
         look: Callable[[], None] = lambda: None,
         idle: IdleGate | None = None,
@@ -88,7 +91,7 @@ class JobWorker:
         self._source, self._supervisor, self._train = source, supervisor, train
         self._owner = owner or f"{platform.node()}:{os.getpid()}"
         self._lock = lock
-        self._machine = machine or this_machine()
+        self._machine, self._devices = machine or this_machine(), devices
         self._heartbeat_seconds = heartbeat_seconds
         self._caller_looks, self._idle = look, idle
         self._rest_seconds = rest_seconds
@@ -115,10 +118,11 @@ class JobWorker:
             HetuneError: The source cannot be asked (`UNAVAILABLE`), for long if it was to take a
                 result; or it does not lease to this worker; or the lock cannot be taken.
         """
-        with measuring_lock(self._lock, wait=wait) as has_lock:
-            if not has_lock:
+        is_here = self._devices is None
+        with measuring_lock(self._lock, wait=wait) if is_here else nullcontext(True) as is_free:
+            if not is_free:
                 return False
-            devices = devices_here()
+            devices = self._devices or devices_here()
             lease = self._source.claim(self._owner, self._machine.digest, devices=devices)
             if lease is None:
                 return False
@@ -131,7 +135,7 @@ class JobWorker:
         *,
         until_idle: bool = False,
         poll_seconds: float = 1.0,
-    ) -> None:
+    ) -> bool:
         """Works until it is told to stop; a source that is away is waited for.
 
         After a fault of the machine, such as a full disk, it waits, too, up to a minute.
@@ -142,21 +146,24 @@ class JobWorker:
                 error, and so is a fault of the machine.
             poll_seconds: How long to wait when there is nothing to do.
 
+        Returns:
+            Whether there was anything to do.
+
         Raises:
             HetuneError: The source does not lease to this worker, or it is away, or the machine
                 cannot do the work, and the worker works until idle.
         """
         self._retry.stopped = stopped
-        troubles = 0
+        troubles, has_worked = 0, False
         while not stopped(0):
             if self._idle is not None and not self._idle.wait(stopped):
-                return
+                break
             pause, self._trouble = poll_seconds, None
             try:
                 if self.step(wait=until_idle):
-                    pause = self._rest
+                    pause, has_worked = self._rest, True
                 elif until_idle:
-                    return
+                    break
             except UNAVAILABLE as error:
                 self._trouble = error
             if self._trouble is None:
@@ -168,7 +175,8 @@ class JobWorker:
                 _log.warning("%s; work goes on in %g s", self._trouble, pause)
                 troubles += 1
             if pause and stopped(pause):
-                return
+                break
+        return has_worked
 
     def _work_on(self, lease: Lease) -> None:
         self._trouble, self._rest = None, 0.0
