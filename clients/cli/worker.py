@@ -19,12 +19,12 @@ from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import Trains
 from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.store.store import Store
+from hetune.profiling.workers.failures import Retry
 from hetune.profiling.workers.job_worker import JobWorker
 from hetune.profiling.workers.ray_machine import ray_resources
 from hetune.profiling.workers.ray_worker import RayWorker
 from hetune.profiling.workers.service_worker import ServiceWorker
 from hetune.profiling.workers.training_process import TrainingProcess
-from hetune.profiling.workers.work_source import Retry
 from hetune.variants.errors import InputError
 from hetune.variants.partition.ray_cluster import ray_cluster
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import hetune
 from hetune.costmodel.fingerprint import Fingerprint, this_machine
-from hetune.costmodel.version import code_version
+from hetune.costmodel.version import code_version, release
 from hetune.profiling.closeable import Closeable
 from hetune.profiling.measure.bench import devices_here
 from hetune.profiling.measure.limits import Limits
@@ -17,8 +16,8 @@ from hetune.profiling.measuring_lock import measuring_lock
 from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.records import Measurement
 from hetune.profiling.units import Unit
+from hetune.profiling.workers.failures import ProcessLostError
 from hetune.profiling.workers.job_worker import Measures
-from hetune.profiling.workers.work_source import ProcessLostError
 from hetune.variants.errors import InputError, WorkerError
 from hetune.variants.kernel.device import Device
 
@@ -89,13 +88,13 @@ class RayMachine(Closeable):
         """
         try:
             self._actor = self._actor or self._start()
-            release, machine, devices = self._ask("describe")
+            theirs, machine, devices = self._ask("describe")
         except ProcessLostError as error:
             raise WorkerError(str(error)) from None
-        if release != hetune.__version__:
+        if theirs != (ours := release()):
             raise InputError(
-                f"{self._node.host} has hetune {release}, whose variants are others than those of "
-                f"{hetune.__version__} here: install the same release on both"
+                f"{self._node.host} has hetune {theirs}, whose variants are others than those of "
+                f"{ours} here: install the same release on both"
             )
         if self._node.resource not in ray_resources(machine):
             raise InputError(
@@ -163,7 +162,7 @@ class _Measuring:
         self._supervisor = supervisor()
 
     def describe(self) -> tuple[str, Fingerprint, tuple[Device, ...]]:
-        return hetune.__version__, this_machine(), devices_here()
+        return release(), this_machine(), devices_here()
 
     def measure(self, units: Sequence[Unit], stamp: Stamp, limits: Limits) -> list[Measurement]:
         with measuring_lock(wait=False) as is_alone:

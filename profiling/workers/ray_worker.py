@@ -12,9 +12,9 @@ from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import Trains
 from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.store.store import Store
+from hetune.profiling.workers.failures import LONGEST_PAUSE_SECONDS
 from hetune.profiling.workers.job_worker import JobWorker, Measures
 from hetune.profiling.workers.ray_machine import RayMachine, RayNode
-from hetune.profiling.workers.work_source import LONGEST_PAUSE_SECONDS
 from hetune.variants.errors import HetuneError, InputError
 
 _CLOSE_SECONDS = 15.0
