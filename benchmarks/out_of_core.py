@@ -9,6 +9,11 @@ all in memory, indexes it and runs once. Then the parts run its variant (`same`)
 to be the same bits, and what is chosen for each (`chosen`). `files_share` is what reading and
 writing rows took, some of it meanwhile; files are in the system's cache where that is large enough.
 On a busy machine, OMP_NUM_THREADS=1 and seconds of the processor (`cpu`) say more.
+
+    python benchmarks/out_of_core.py --memory 2GB --graph mag --edges 100e6 --no-whole
+
+A drawn graph of that name and size takes the place of the first one; without the run in memory the
+variants of parts are chosen alone. `peak` has the bytes that were resident, files' pages included.
 """
 
 import argparse
@@ -33,6 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line = argparse.ArgumentParser(description=__doc__)
     line.add_argument("--memory", default="100MB")
     line.add_argument("--layers", default="rgcn,rgat,hgt")
+    line.add_argument("--graph", help="draw this one with --edges, not ten times the memory")
+    line.add_argument("--edges", type=float, default=100e6)
+    line.add_argument("--no-whole", action="store_true", help="leave the run in memory out")
     line.add_argument("--folder", type=Path, help="where files lie; a temporary one by default")
     line.add_argument("--out", type=Path, help="where to write what was measured, as JSON")
     line.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
@@ -44,13 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     memory = size_of(options.memory, "--memory") or 0
     if options.child:
         how, *given = options.child
-        measure: Any = in_memory if how == "memory" else in_parts
+        measure: Any = {"draw": generated, "memory": in_memory, "parts": in_parts}[how]
         print(json.dumps(measure(options.folder, memory, *given)))
         return 0
     cells: list[dict[str, Any]] = []
     with TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
-        edges = draw(folder, memory)
 
         def child(*given: str) -> Any:
             command = [sys.executable, __file__, "--folder", name, "--memory", options.memory]
@@ -59,7 +66,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=heaps)
             return json.loads(done.stdout)
 
+        named = options.graph and ("draw", options.graph, str(options.edges))
+        edges = child(*named) if named else draw(folder, memory)
         for layer in layers_of(options.layers):
+            if options.no_whole:
+                found = {"limit": memory, "edges": edges, "chosen": child("parts", layer)}
+                cells.append({"layer": layer, **found})
+                print(json.dumps(cells[-1]), flush=True)
+                continue
             whole = child("memory", layer)
             same = child("parts", layer, whole["variant"])
             files = (folder / "memory.npy", folder / "parts.npy")
@@ -75,14 +89,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def draw(folder: Path, memory: int) -> int:
-    """Writes features and edges of ten times the memory; gives the number of edges."""
-    nodes = TIMES * memory // (4 * WIDTH + 12 * DEGREE)
-    random, half = np.random.default_rng(0), nodes // 2
+def generated(folder: Path, memory: int, name: str, edges: str) -> int:
+    """Writes features and edges of a drawn graph; gives the number of edges."""
+    import hetune
+    from hetune.variants.graph.generate_specs import SPECS
+
+    graph = hetune.generate(name, float(edges) / SPECS[name].edges)
+    graph.save(folder / "edges.npz")
+    draw_rows(folder, graph.num_nodes)
+    return graph.num_edges
+
+
+def draw_rows(folder: Path, nodes: int) -> np.random.Generator:
+    """Writes features of so many nodes; gives what draws on."""
+    random = np.random.default_rng(0)
     x = np.lib.format.open_memmap(folder / "x.npy", "w+", "<f4", (nodes, WIDTH))
     for first in range(0, nodes, CHUNK):
         here = x[first : first + CHUNK]
         here[:] = random.standard_normal(here.shape, np.float32)
+    return random
+
+
+def draw(folder: Path, memory: int) -> int:
+    """Writes features and edges of ten times the memory; gives the number of edges."""
+    nodes = TIMES * memory // (4 * WIDTH + 12 * DEGREE)
+    random, half = draw_rows(folder, nodes), nodes // 2
     edges = np.lib.format.open_memmap(folder / "e.npy", "w+", "<i4", (3, nodes * DEGREE))
     for first in range(0, edges.shape[1], CHUNK):
         here = edges[:, first : first + CHUNK]
@@ -122,7 +153,8 @@ def in_memory(folder: Path, memory: int, layer: str) -> dict[str, Any]:
         seconds = time.perf_counter() - start
     cpu = round(time.process_time() - before, 2)
     np.save(folder / "memory.npy", out.numpy())
-    return {"variant": chosen, "index": round(index, 2), "seconds": round(seconds, 2), "cpu": cpu}
+    found = {"variant": chosen, "index": round(index, 2), "seconds": round(seconds, 2), "cpu": cpu}
+    return {**found, "peak": peak()}
 
 
 def in_parts(folder: Path, memory: int, layer: str, variant: str | None = None) -> dict[str, Any]:
@@ -130,7 +162,7 @@ def in_parts(folder: Path, memory: int, layer: str, variant: str | None = None) 
     from hetune import run_partitions
     from hetune.variants.partition import part_run, row_files
     from hetune.variants.partition.external import partition_edges
-    from hetune.variants.partition.layers import partitioned_layers
+    from hetune.variants.partition.model_layers import partitioned_layers
 
     files, parts = [0.0], list[int]()
 
@@ -153,7 +185,7 @@ def in_parts(folder: Path, memory: int, layer: str, variant: str | None = None) 
     given = edges, folder / "x.npy", folder / "parts.npy"
     (prepared,) = partitioned_layers([fast])  # whose kernels are loaded before it counts
     rows = row_files.open_rows(given[1], edges.num_nodes)
-    inputs = part_run.read_part(prepared, edges, rows, 0, 1, memory)
+    inputs = part_run.read_part(prepared, edges, (rows,), 0, 1, memory)
     part_run.run_part(prepared, edges, inputs, memory, variant)
     held = int(Path("/proc/self/status").read_text().split("VmData:")[1].split()[0]) << 10
     resource.setrlimit(resource.RLIMIT_DATA, (held + memory, held + memory))
@@ -166,7 +198,12 @@ def in_parts(folder: Path, memory: int, layer: str, variant: str | None = None) 
         "cpu": round(cpu, 2),
         "files_share": round(files[0] / seconds, 2),
     }
-    return {**found, "parts": len(parts) - 1}
+    return {**found, "parts": len(parts) - 1, "peak": peak()}
+
+
+def peak() -> int:
+    """The most bytes of this process that were in memory at once."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
 if __name__ == "__main__":

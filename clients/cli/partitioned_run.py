@@ -18,12 +18,13 @@ from hetune import distributed
 from hetune.clients.cli import console
 from hetune.clients.cli.sources import GraphSource, LayerSource
 from hetune.variants.errors import GraphFileError, InputError
-from hetune.variants.partition.edge_files import ENDINGS, EdgeFile
 from hetune.variants.partition.edge_folder import RECORD, EdgeFolder
+from hetune.variants.partition.edge_sources import edge_source, is_edge_source
 from hetune.variants.partition.external import partition_edges
 from hetune.variants.partition.partitions import GraphPartitions, Partitions
-from hetune.variants.partition.row_files import identity_of, open_rows
-from hetune.variants.partition.run import run_partitions
+from hetune.variants.partition.row_files import identity_of
+from hetune.variants.partition.row_streams import check_ending
+from hetune.variants.partition.run import rows_of, run_partitions
 
 _ARENA_MAX = -8  # of malloc.h
 _LEAST = 1 << 26
@@ -38,8 +39,8 @@ class PartitionedRun:
         graph: Where the graph comes from: a folder of partitions, a file of edges, or any other
             graph, which is held in memory.
         layer: Which layer.
-        features: The `.npy` file of its input.
-        out: The `.npy` file to write.
+        features: The file of its input.
+        out: The file to write.
         memory: Bytes that the process may take, or a part in a worker of Ray.
         variant: The variant to run; the selector's choice for each part if None.
         ray: Whether parts are tasks of a Ray cluster.
@@ -62,9 +63,9 @@ class PartitionedRun:
             InputError: A file is missing, or there is too little memory.
             HetuneError: As its parts do.
         """
-        files = self.features, self.out
-        if self.features is None or self.out is None or {f.suffix for f in files if f} != {".npy"}:
-            raise InputError("--memory: give --features and --out, both .npy files")
+        if self.features is None or self.out is None:
+            raise InputError("--memory: give --features and --out")
+        check_ending(self.out)
         given = self.features.resolve(), Path(self.graph.name).resolve()
         edges = self.out.with_name(f"{self.out.name}.edges")
         if not {self.out.resolve(), edges.resolve()}.isdisjoint(given):
@@ -109,14 +110,14 @@ class PartitionedRun:
             return _verified(path)
         is_changed = self.graph.inverse or self.graph.self_loops
         is_plain = self.graph.format is None and not self.graph.read and not is_changed
-        if not (is_plain and path.is_file() and path.suffix in ENDINGS):
+        if not (is_plain and is_edge_source(path)):
             return GraphPartitions(self.layer.graph_for(self.graph.open()))
         num_nodes = None  # as the file says; the last nodes may have no edges
-        if EdgeFile(path).node_counts is None:
-            num_nodes = len(open_rows(features, None))
+        if (source := edge_source(path)).node_counts is None:
+            num_nodes = rows_of(features, None).shape[0]
         with suppress(GraphFileError):
             kept = EdgeFolder(folder)
-            if kept.source == identity_of(path) and num_nodes in (None, kept.num_nodes):
+            if kept.source == identity_of(source.path) and num_nodes in (None, kept.num_nodes):
                 return _verified(folder)
         return partition_edges(path, folder, num_nodes=num_nodes)
 

@@ -67,7 +67,7 @@ def run(
     memory: Annotated[
         str | None,
         typer.Option(
-            help="Run in that much memory, part by part and once, from and to .npy files: 4GB."
+            help="Run in that much memory, part by part and once, from file to file: 4GB."
         ),
     ] = None,
     ray: Annotated[

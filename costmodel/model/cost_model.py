@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
@@ -31,7 +30,6 @@ from hetune.costmodel.version import code_version
 from hetune.variants.errors import ModelError
 from hetune.variants.runtime.launch_columns import column_names
 
-_log = logging.getLogger(__name__)
 UNKNOWN_FACTOR = 2.0
 """How far off a prediction may be, either way, where no quantiles say."""
 
@@ -62,7 +60,6 @@ class CostModel:
 
     families: Mapping[str, FamilyModel]
     manifest: ModelManifest
-    _reported: set[str] = field(default_factory=set, repr=False)
 
     @classmethod
     def fit(
@@ -135,7 +132,7 @@ class CostModel:
     def predict(self, launches: LaunchBatch, machine: Rates) -> NDArray[np.float64]:
         """Seconds of launches on a graph.
 
-        A kernel family that the model lacks gets what the roofline model says; that is logged.
+        A kernel family that the model lacks gets what the roofline model says. See `lacks`.
 
         Args:
             launches: What runs.
@@ -162,7 +159,7 @@ class CostModel:
         seconds = self._predicted(launches.families, X, roofline)
         bounds = np.tile(np.log([1 / UNKNOWN_FACTOR, UNKNOWN_FACTOR]), (len(seconds), 1))
         for family, places in _places(launches.families):
-            model = self._family(family)
+            model = self.families.get(family)
             if model is not None and model.quantiles is not None:
                 bounds[places] = model.quantiles.predict(X[places])
         bounds[:, 0] = np.minimum(bounds[:, 0], 0)
@@ -179,9 +176,13 @@ class CostModel:
         found = np.zeros((len(X), X.shape[1] + 1))
         found[:, -1] = np.log(roofline)
         for family, places in _places(launches.families):
-            if (model := self._family(family)) is not None:
+            if (model := self.families.get(family)) is not None:
                 found[places] = model.regressor.contributions(X[places], roofline=roofline[places])
         return Contributions(self.manifest.features, found[:, :-1], found[:, -1])
+
+    def lacks(self, families: Iterable[str]) -> tuple[str, ...]:
+        """Those of some kernel families that the roofline model answers for."""
+        return tuple(sorted(set(families) - self.families.keys()))
 
     def totals(self, problem: Problem, machine: Rates | None = None) -> dict[str, float]:
         """Predicted seconds of a run of each variant of a measured problem, by id.
@@ -243,7 +244,7 @@ class CostModel:
         """Seconds of launches, of what `_features` gives."""
         seconds = roofline.copy()
         for family, places in _places(families):
-            if (model := self._family(family)) is not None:
+            if (model := self.families.get(family)) is not None:
                 seconds[places] = model.regressor.predict(X[places], roofline=roofline[places])
         return seconds
 
@@ -258,18 +259,6 @@ class CostModel:
                 f"{device_of(machine)!r}: ask the one of that device"
             )
         return features_of(launches.columns, launches.graph_features, machine, launches.threads)
-
-    def _family(self, name: str) -> FamilyModel | None:
-        found = self.families.get(name)
-        if found is None and name not in self._reported:
-            self._reported.add(name)
-            _log.warning(
-                "the cost model was not trained on the kernel family %r (only %s): the roofline "
-                "model answers for it; train on measurements of it to mend this",
-                name,
-                ", ".join(sorted(self.families)),
-            )
-        return found
 
 
 @functools.lru_cache(maxsize=256)

@@ -353,7 +353,9 @@ class Selector:
         if isinstance(self.machine, GpuModel):
             replays = replay_seconds(table, batch.columns, launches, self.machine)
             replays = _finite(replays + model.run_seconds)
-        return CostEstimates(seconds, launches, prepare, LEARNED, replays, table.default, model.tie)
+        lacking = model.lacks(batch.families)
+        default, tie = table.default, model.tie
+        return CostEstimates(seconds, launches, prepare, LEARNED, replays, default, tie, lacking)
 
     def _report(self, why: Exception | str) -> None:
         known = isinstance(why, str | HetuneError)

@@ -5,22 +5,23 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import product, zip_longest
 
 import numpy as np
 
+from hetune.profiling.campaign.asked import Asked, gradient_stages
 from hetune.profiling.campaign.estimate import affordable_variants, least_variants
-from hetune.profiling.corpus import canonical, size_of
+from hetune.profiling.corpus import size_of
 from hetune.profiling.corpus.draw import generator
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import plan_ids, units_of
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.errors import CampaignError
 from hetune.variants.kernel.device import Device
-from hetune.variants.program.labeled import LabeledProgram, needs_canonical_edges
+from hetune.variants.program.labeled import LabeledProgram
 from hetune.variants.program.nodes import Softmax, Space
 
 _NONE_MATCHES = (
@@ -38,9 +39,9 @@ class Sample:
     """Which combinations of program and threads each graph gets, if not all.
 
     Attributes:
-        per_graph: How many; programs of different labels take turns (those without types as two:
-            with a softmax, and without), and what stands twice in a list of the campaign is drawn
-            twice as often.
+        per_graph: How many; programs of different labels take turns (those without types as
+            three: with sums over everything, with a softmax, and others), and what stands twice in
+            a list of the campaign is drawn twice as often.
         most_seconds: A problem that should take longer to measure gets some of its variants
             only, drawn by chance but all plans alike; it is not drawn at all if there is no time
             for half of the plans, each in one of its schedules. Of GPUs nothing is foretold.
@@ -77,6 +78,7 @@ class Campaign:
         sample: Draws some combinations for each graph; None for all.
         limits: What measuring may cost.
         device: What variants are for: "cpu", or "cuda" with one thread for all problems.
+        gradients: Programs the stages of whose gradients are run, too.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Campaign:
     sample: Sample | None = None
     limits: Limits = Limits()  # noqa: RUF009  frozen
     device: Device = "cpu"
+    gradients: tuple[LabeledProgram, ...] = ()
 
 
 def problems(campaign: Campaign) -> tuple[ProblemSpec, ...]:
@@ -96,11 +99,14 @@ def problems(campaign: Campaign) -> tuple[ProblemSpec, ...]:
     interrupted has seen all kinds.
 
     Raises:
+        CampaignError: Gradients are asked for of a program that has none.
         GraphError: The campaign draws samples by cost, and a file cannot be read.
     """
     rng = generator("campaign", campaign.sample.seed if campaign.sample else 0)
     order = rng.permutation(len(campaign.graphs))
-    rows = [_of_graph(campaign, campaign.graphs[place], rng) for place in order]
+    asked = [Asked.of(program) for program in campaign.programs]
+    asked += [stage for program in campaign.gradients for stage in gradient_stages(program)]
+    rows = [_of_graph(campaign, asked, campaign.graphs[place], rng) for place in order]
     mixed = [problem for turn in zip_longest(*rows) for problem in turn if problem]
     return tuple(dict.fromkeys(mixed))
 
@@ -158,19 +164,13 @@ def _some(
 
 
 def _of_graph(
-    campaign: Campaign, graph: GraphRecipe, rng: np.random.Generator
+    campaign: Campaign, asked: Sequence[Asked], graph: GraphRecipe, rng: np.random.Generator
 ) -> list[ProblemSpec]:
     """A graph's problems in an order by chance: all of them, or so many that it can afford."""
     device = campaign.device
-    pool = list(product(campaign.programs, campaign.threads if device == "cpu" else (1,)))
+    pool = list(product(asked, campaign.threads if device == "cpu" else (1,)))
     shuffled = dict.fromkeys(pool[place] for place in rng.permutation(len(pool)))
-    split = canonical(graph)
-    found = [
-        ProblemSpec(
-            split if needs_canonical_edges(program.program) else graph, program, threads, device
-        )
-        for program, threads in shuffled
-    ]
+    found = [each.on(graph, threads, device) for each, threads in shuffled]
     sample = campaign.sample
     if sample is None:
         return found
@@ -185,8 +185,11 @@ def _of_graph(
 
 
 def _turn(program: LabeledProgram) -> str:
-    """Programs that take turns with others: those that know no types are of two kinds."""
+    """Programs that take turns with others: those that know no types are of three kinds."""
     if any(param.type.space in (Space.ETYPE, Space.NTYPE) for param in program.program.params):
         return program.label
+    types = program.program.types
+    if any(types[name].space.is_weight for name in program.program.results):
+        return "gradient"
     lets = program.program.lets
     return "attention" if any(isinstance(let.op, Softmax) for let in lets) else "sum"

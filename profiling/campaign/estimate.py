@@ -10,9 +10,20 @@ from dataclasses import dataclass
 
 from hetune.profiling.corpus import size_of
 from hetune.profiling.measure.limits import Limits
+from hetune.profiling.measure.oracle import needs_all_rows, widest
 from hetune.profiling.measure.problem import plan_ids, promoted_for
 from hetune.profiling.units import ProblemSpec, Unit
-from hetune.variants.program.nodes import Linear, Program, Softmax, Space, Take, operands
+from hetune.variants.program.nodes import (
+    Linear,
+    Map,
+    Program,
+    Reduce,
+    Softmax,
+    Space,
+    Take,
+    operands,
+)
+from hetune.variants.program.outer_sums import outer_products
 
 _RUN_SECONDS = 1e-5
 _EDGE_SECONDS, _NODE_SECONDS = 4.7e-11, 9.6e-11
@@ -32,6 +43,8 @@ _CANDIDATE_NODE_SECONDS = 1.1e-7
 _FIRST_RUNS = 2
 _MOST_ROWS, _ELEMENT = 1 << 30, 4
 """Bytes of the nodes' rows, in and out, of the largest problems that are drawn."""
+_MOST_CHECKED = 1 << 24
+"""Numbers in rows of nodes and edges that the oracle computes of what needs all of them."""
 _ALL = 10**9
 _MORE = 1.15
 """Rounds that are repeated, and those that only the fastest take part in."""
@@ -66,11 +79,19 @@ class _Work:
 @functools.lru_cache(maxsize=1024)
 def _work_of(program: Program) -> _Work:
     types = program.types
+    sums = outer_products(program, {*program.results})
+    outer = {product.name for product in sums.values()}
     edge = node = edge_products = node_products = scores = 0
     for let in program.lets:
         rows, read = let.type, [types[name] for name in operands(let.op)]
         match let.op:
             case Take():
+                continue
+            case Map() if let.name in outer:
+                edge_products += rows.width * rows.space.is_edgewise
+                node_products += rows.width * (rows.space is Space.NODE)
+                continue
+            case Reduce() if let.name in sums:
                 continue
             case Linear(x=x):
                 products = types[x].shape[-1] * rows.width
@@ -111,13 +132,16 @@ def affordable_variants(
 ) -> int:
     """How many variants of a problem can be measured in so long; 0 if all would be given up.
 
-    None of those whose rows of nodes take more than a gibibyte.
+    None of those whose rows of nodes take more than a gibibyte, or whose results are checked by
+    more than 16 million numbers in all of their edges' and nodes' rows.
 
     More than there are for a GPU, of which no times are known.
     """
     if problem.device != "cpu":
         return _ALL
     if _is_lost(_run_seconds(problem, size), limits) or _rows_bytes(problem, size) > _MOST_ROWS:
+        return 0
+    if sum(size) * _checked_width(problem.program.program) > _MOST_CHECKED:
         return 0
     each = _variant_seconds(problem, size, limits)
     return max(0, math.floor(min((seconds - _SETUP_SECONDS) / each, _ALL)))
@@ -148,6 +172,12 @@ def _variant_seconds(problem: ProblemSpec, size: tuple[int, int], limits: Limits
 
 def _run_seconds(problem: ProblemSpec, size: tuple[int, int]) -> float:
     return _work_of(problem.program.program).seconds(*size) * (2 / problem.threads)
+
+
+@functools.lru_cache(maxsize=1024)
+def _checked_width(program: Program) -> int:
+    """Numbers that the oracle computes for every row; 0 where a sample of nodes does."""
+    return widest(program) if needs_all_rows(program) else 0
 
 
 def _rows_bytes(problem: ProblemSpec, size: tuple[int, int]) -> int:

@@ -1,6 +1,24 @@
 """Graphs to measure on: recipes, the makers that they name, and a corpus of many of them."""
 
-from hetune.profiling.corpus.recipes import KINDS, build, canonical, recipe, size_of, whole
+from hetune.profiling.corpus.recipes import (
+    KINDS,
+    build,
+    canonical,
+    recipe,
+    size_of,
+    turned_round,
+    whole,
+)
 from hetune.profiling.corpus.spanning import FAMILIES, Spanning
 
-__all__ = ["FAMILIES", "KINDS", "Spanning", "build", "canonical", "recipe", "size_of", "whole"]
+__all__ = [
+    "FAMILIES",
+    "KINDS",
+    "Spanning",
+    "build",
+    "canonical",
+    "recipe",
+    "size_of",
+    "turned_round",
+    "whole",
+]

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 from hetune.profiling.corpus.options import Maker, Scalar, read
 from hetune.profiling.corpus.shapes import Clique, Community, Road
-from hetune.profiling.corpus.sources import FileGraph, Part, Published
+from hetune.profiling.corpus.sources import FileGraph, Part, Published, Whole
 from hetune.profiling.corpus.typed import Typed
 from hetune.profiling.units import GraphRecipe
 from hetune.variants.errors import CampaignError
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.reverse import reversed_graph
 from hetune.variants.graph.subsample import subsample
 
 KINDS: dict[str, type[Maker]] = {
@@ -22,9 +23,11 @@ KINDS: dict[str, type[Maker]] = {
     "file": FileGraph,
     "published": Published,
 }
-"""The makers by name. The kind "subsample" draws a part of what one of them makes."""
+"""The makers by name. The kind "subsample" draws a part of what one of them makes, and the kind
+"reversed" turns its edges round."""
 
-_SUBSAMPLE = "subsample"
+_REVERSED = "reversed"
+_OF_OTHERS: dict[str, type[Part | Whole]] = {"subsample": Part, _REVERSED: Whole}
 _PREFIX = "of."
 
 
@@ -44,6 +47,17 @@ class _Subsample:
         return subsample(self.whole.make(), nodes=part.nodes, edges=part.edges, seed=part.seed)
 
 
+@dataclass(frozen=True, slots=True)
+class _Reversed:
+    whole: Maker
+
+    def size(self) -> tuple[int, int]:
+        return self.whole.size()
+
+    def make(self) -> HeteroGraph:
+        return reversed_graph(self.whole.make())
+
+
 def recipe(
     name: str, kind: str, family: str | None = None, options: Mapping[str, Scalar] | None = None
 ) -> GraphRecipe:
@@ -51,8 +65,8 @@ def recipe(
 
     Args:
         name: Short and unique in a campaign.
-        kind: One of `KINDS`, or "subsample": its option "of" is the kind of the whole graph,
-            whose own options are called "of.nodes" and so on.
+        kind: One of `KINDS`, or "subsample" or "reversed": its option "of" is the kind of the
+            whole graph, whose own options are called "of.nodes" and so on.
         family: By default the kind; for a file its name and for a published shape the shape's,
             for these resemble nothing else; for a subsample that of the whole.
         options: The maker's arguments.
@@ -91,7 +105,7 @@ def size_of(recipe: GraphRecipe) -> tuple[int, int]:
 
 
 def whole(recipe: GraphRecipe) -> GraphRecipe:
-    """The recipe of the graph that a subsample is a part of; a recipe of another kind itself."""
+    """The recipe of the graph that another one is made of; one that is made of none itself."""
     kind, prefix = innermost(recipe.kind, dict(recipe.options))
     own = [(n.removeprefix(prefix), v) for n, v in recipe.options if n.startswith(prefix)]
     return replace(recipe, kind=kind, options=tuple(sorted(own)))
@@ -110,13 +124,20 @@ def canonical(recipe: GraphRecipe) -> GraphRecipe:
     return replace(recipe, options=tuple(sorted(options.items())))
 
 
+def turned_round(recipe: GraphRecipe) -> GraphRecipe:
+    """The recipe of the same graph with its edges turned round."""
+    options = {f"{_PREFIX}{name}": option for name, option in recipe.options}
+    options["of"] = recipe.kind
+    return replace(recipe, kind=_REVERSED, options=tuple(sorted(options.items())))
+
+
 def innermost(kind: str, options: Mapping[str, object]) -> tuple[str, str]:
-    """The kind of graph that a subsample, or one of a subsample, starts from; its options' prefix.
+    """The kind of graph that one made of another starts from; its options' prefix.
 
     Another kind is itself, and its options have no prefix.
     """
     prefix = ""
-    while kind == _SUBSAMPLE:
+    while kind in _OF_OTHERS:
         kind = str(options.get(f"{prefix}of"))
         prefix += _PREFIX
     return kind, prefix
@@ -124,14 +145,15 @@ def innermost(kind: str, options: Mapping[str, object]) -> tuple[str, str]:
 
 def _maker(kind: str, options: Mapping[str, Scalar], name: str) -> Maker:
     where = f"graph {name!r} of kind {kind!r}"
-    if kind == _SUBSAMPLE:
+    if kind in _OF_OTHERS:
         inner = {key: value for key, value in options.items() if key.startswith(_PREFIX)}
         own = {key: value for key, value in options.items() if key not in inner}
-        part = read(Part, own, where)
+        part = read(_OF_OTHERS[kind], own, where)
         rest = {key.removeprefix(_PREFIX): value for key, value in inner.items()}
-        return _Subsample(part, _maker(part.of, rest, f"{name}.of"))
+        other = _maker(part.of, rest, f"{name}.of")
+        return _Subsample(part, other) if isinstance(part, Part) else _Reversed(other)
     if kind not in KINDS:
-        known = ", ".join(sorted([*KINDS, _SUBSAMPLE]))
+        known = ", ".join(sorted([*KINDS, *_OF_OTHERS]))
         raise CampaignError(f"graph {name!r}: no kind {kind!r}; take one of {known}")
     return read(KINDS[kind], options, where)
 

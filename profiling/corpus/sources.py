@@ -104,6 +104,17 @@ class Part:
     seed: int = option(0, low=0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """What a reversed graph is made of.
+
+    Attributes:
+        of: The kind of the other graph; its options follow as "of.nodes" and so on.
+    """
+
+    of: str = option()
+
+
 def digest_of(path: Path) -> str:
     """Digest of a file's bytes, or of all names and bytes in a folder, in hex.
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from hetune.profiling.measure.inputs import Inputs
 from hetune.variants.errors import ProgramError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.program.interpret import interpret_results
+from hetune.variants.program.interpret import Groups, interpret_results
 from hetune.variants.program.limitation import limitation
 from hetune.variants.program.nodes import (
     Count,
@@ -21,6 +21,8 @@ from hetune.variants.program.nodes import (
     Space,
     operands,
 )
+from hetune.variants.program.outer_sums import outer_products
+from hetune.variants.runtime.domain import split_relations
 
 MOST_ELEMENTS = 1 << 21
 """Numbers in a row for every edge and node, above which a sample of nodes is checked."""
@@ -34,11 +36,12 @@ class Oracle:
     """A program's results, for all rows, or those of a sample of nodes and the edges into them.
 
     Where a node's row depends on the edges that come in, and on nothing behind them, a large
-    graph's sample has the rows of the whole graph. The node with most edges is in it unless it
-    alone takes half of the sample; numbers that are not finite are found everywhere.
+    graph's sample has the rows of the whole graph; sums over types have no sample. The node with
+    most edges is in it unless it alone takes half of the sample; numbers that are not finite are
+    found everywhere.
 
     Args:
-        program: What to compute; its results have a row for each node, or each edge.
+        program: What to compute; its results have a row for each node, edge or type.
         graph: What to compute it on.
         inputs: Of all variants.
         most_elements: Bounds what the sample takes.
@@ -59,12 +62,13 @@ class Oracle:
     ) -> None:
         if reason := limitation(program):
             raise ProgramError(f"no kernel computes the program {program.name!r} yet: {reason}")
-        width = max(_width(program), 1)
+        width = max(widest(program), 1)
         rows = most_elements // width
         self.nodes: Tensor | None = None
         checked: dict[Space, Tensor] = {}
-        if graph.num_nodes + graph.num_edges <= rows or looks_behind(program):
-            found = _interpret(program, graph, {**inputs.weights, **inputs.features})
+        groups = split_relations(graph).groups if program.groups else {}
+        if graph.num_nodes + graph.num_edges <= rows or needs_all_rows(program):
+            found = _interpret(program, graph, {**inputs.weights, **inputs.features}, groups)
         else:
             self.nodes = sample_nodes(graph, rows, seed)
             part, kept, edges, place = incoming(graph, self.nodes)
@@ -73,7 +77,7 @@ class Oracle:
                 name: values[rows_of[program.type_of(name).space]]
                 for name, values in inputs.features.items()
             }
-            found = _interpret(program, part, {**inputs.weights, **features})
+            found = _interpret(program, part, {**inputs.weights, **features}, groups)
             checked = {Space.NODE: self.nodes, Space.EDGE: edges}
             here = {Space.NODE: place, Space.EDGE: torch.arange(part.num_edges)}
             found = tuple(
@@ -115,6 +119,12 @@ class _Expected:
         found = found.view(len(found), *self._rows.shape[1:])
         rows = found if self._checked is None else found[self._checked]
         return (rows - self._rows).abs_().max().item() / (self._largest or 1.0)
+
+
+def needs_all_rows(program: Program) -> bool:
+    """Whether no sample of a graph has its rows."""
+    sums_all = any(program.type_of(name).space.is_weight for name in program.results)
+    return sums_all or looks_behind(program)
 
 
 def looks_behind(program: Program) -> bool:
@@ -177,13 +187,15 @@ def incoming(graph: HeteroGraph, nodes: Tensor) -> tuple[HeteroGraph, Tensor, Te
 
 
 def _interpret(
-    program: Program, graph: HeteroGraph, values: Mapping[str, Tensor]
+    program: Program, graph: HeteroGraph, values: Mapping[str, Tensor], groups: Groups
 ) -> tuple[Tensor, ...]:
     exact = {name: value.double() for name, value in values.items()}
-    return tuple(rows.float() for rows in interpret_results(program, exact, graph))
+    return tuple(rows.float() for rows in interpret_results(program, exact, graph, groups))
 
 
-def _width(program: Program) -> int:
-    """Numbers in the widest row of nodes or edges."""
-    kinds = [param.type for param in program.params] + [let.type for let in program.lets]
+def widest(program: Program) -> int:
+    """Numbers in the widest row of nodes or edges, of those that the interpreter has."""
+    outer = {product.name for product in outer_products(program, {*program.results}).values()}
+    kinds = [param.type for param in program.params]
+    kinds += [let.type for let in program.lets if let.name not in outer]
     return max(kind.width for kind in kinds if not kind.space.is_weight)

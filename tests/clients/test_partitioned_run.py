@@ -96,7 +96,7 @@ def test_what_is_read_is_never_written_over(hetune, given):
     ("extra", "message"),
     [
         (("--memory", "1MB"), "the process itself takes"),
-        (("--memory", "1GB", "--out", "rows.safetensors"), "both .npy files"),
+        (("--memory", "1GB", "--out", "rows.safetensors"), "has none of the endings .npy, .arrow"),
         (("--memory", "1GB", "--memory-limit", "1MB"), "leave --device, --precision and"),
         (("--memory", "64GB", "--width", 16), "rows of 32"),
         (("--memory", "64GB", "--address", "auto"), "--address needs --ray"),

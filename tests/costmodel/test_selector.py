@@ -27,6 +27,7 @@ from hetune.costmodel.selection.selector import LEARNED, RETRY_SECONDS, Selector
 from hetune.variants.errors import InputError, MemoryLimitError, ModelError, VariantError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.presets import preset_program
+from hetune.variants.passes.backward import backward
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.cost_estimates import RooflineEstimator
 from hetune.variants.runtime.domain import Domain
@@ -198,6 +199,14 @@ def test_without_a_model_the_roofline_model_answers(graph):
     assert Selector().estimate(table_of("hgt"), Domain(graph), 1).seconds.tolist() == (
         estimates.seconds.tolist()
     )
+
+
+def test_a_family_that_a_model_lacks_is_left_to_the_roofline_model(selector, graph):
+    _, last, _ = backward(preset_program("rgcn", 16, 16), ("x", "w")).stages
+    choice = selector.choose(last.program, graph)
+    assert choice.source == LEARNED
+    assert "by the cost model (outer: the roofline model)" in choice.reason
+    assert choice.seconds > max(choice.launches) > 0
 
 
 def test_offsets_scale_families(graph):

@@ -91,7 +91,7 @@ CASES: dict[str, tuple[Case, ...]] = {
     "GATConv": (
         Case(lambda: pyg.GATConv(WIDTH, 4, heads=3)),
         Case(lambda: pyg.GATConv(WIDTH, 4, 2, concat=False, residual=True, edge_dim=EDGE_WIDTH), A),
-        Case(lambda: pyg.GATConv(WIDTH, 4, add_self_loops=False, bias=False)),
+        Case(lambda: pyg.GATConv(WIDTH, 4, aggr="max", add_self_loops=False, bias=False)),
     ),
     "GATv2Conv": (
         Case(lambda: pyg.GATv2Conv(WIDTH, 4, heads=3)),

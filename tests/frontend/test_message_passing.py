@@ -308,13 +308,74 @@ def test_other_calls_run_uncompiled_or_are_refused():
     assert layer.bias.grad is not None
 
 
+CACHED = {
+    "GCN": lambda: pyg.GCNConv(WIDTH, 4, cached=True),
+    "APPNP": lambda: pyg.APPNP(2, 0.2, cached=True),
+    "no norm": lambda: pyg.GCNConv(WIDTH, 4, cached=True, normalize=False),
+}
+
+
+@pytest.mark.parametrize("make", CACHED.values(), ids=CACHED)
+def test_cached_edges_are_kept_as_the_layer_keeps_them(make):
+    arguments, layer = arguments_on(EDGES, NODES, ("edge_weight",)), make().eval()
+    own, compiled = copy.deepcopy(layer), compile_layer(layer, backend="torch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        for edges in (EDGES, EDGES.flip(0), EDGES[:, :60], None, EDGES.flip(0), EDGES):
+            if edges is None:
+                for each in (layer, own):
+                    each.reset_parameters()
+                own.load_state_dict(layer.state_dict())
+                continue
+            weight = arguments["edge_weight"][: edges.shape[1]]
+            given = {**arguments, "edge_index": edges, "edge_weight": weight}
+            near(compiled(**given).detach(), own(**given).detach())
+    assert compiled.status().is_compiled
+
+
+SETS = {
+    "GCN": lambda: pyg.GCNConv(WIDTH, 4),
+    "SAGE": lambda: pyg.SAGEConv(WIDTH, 4, "max"),
+    "GIN": lambda: pyg.GINConv(nn.Sequential(nn.Linear(WIDTH, 8), nn.ReLU(), nn.Linear(8, 4))),
+    "TAG": lambda: pyg.TAGConv(WIDTH, 4, K=2),
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_several_sets_of_features_share_a_graph(name):
+    layer, shape = SETS[name]().eval(), (2, 3, NODES) if name == "GCN" else (3, NODES)
+    compiled = compile_layer(layer, backend="cpp" if name == "GCN" else "torch")
+    arguments = {"x": torch.randn(*shape, WIDTH), "edge_index": EDGES}
+    for count in (NODES, NODES + 1):
+        arguments["x"] = torch.randn(*shape[:-1], count, WIDTH)
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("error", FallbackWarning)
+            close(compiled(**arguments), layer, arguments)
+    found, own = gradients_of(compiled, arguments), gradients_of(layer, arguments)
+    exact = exact_gradients_of(layer, arguments)
+    assert gradient_error(found, exact) <= gradient_tolerance(own, exact)
+
+
+class Flattened(pyg.MessagePassing):
+    """Takes rows of two axes of each node."""
+
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=x.flatten(1))
+
+
 @torch.no_grad()
-def test_cached_layers_run_uncompiled():
-    compiled = compile_layer(pyg.GCNConv(WIDTH, 4, cached=True), backend="torch")
+def test_rows_of_two_axes_are_no_sets():
+    layer, arguments = Flattened(), {"x": torch.randn(NODES, 3, WIDTH), "edge_index": EDGES}
+    close(compile_layer(layer, backend="torch")(**arguments), layer, arguments)
+
+
+@torch.no_grad()
+def test_cached_features_are_left_to_the_layer():
     arguments = arguments_on(EDGES, NODES, ())
+    compiled = compile_layer(pyg.SGConv(WIDTH, 4, cached=True), backend="torch")
     with pytest.warns(FallbackWarning, match="cached=True keeps to its first graph"):
         first = compiled(**arguments)
-    assert torch.equal(first, compiled(arguments["x"], EDGES[:, :9]))
+    assert torch.equal(first, compiled(2 * arguments["x"], EDGES[:, :9]))
 
 
 def test_models_of_such_layers_are_compiled():

@@ -317,8 +317,8 @@ def test_parameters_version_changes_with_every_write_and_replacement():
 def test_node_types_without_a_width_are_refused():
     metadata = (["a", "b"], [("a", "x", "a")])
     found = adapt(HGTConv({"a": 4}, 4, metadata, 2))
-    assert found == Unsupported("in_channels has no width for the node types b")
-    assert adapt(RGATConv(4, 4, 3, negative_slope=math.inf)) == Unsupported("negative_slope=inf")
+    assert found.reason == "in_channels has no width for the node types b"
+    assert adapt(RGATConv(4, 4, 3, negative_slope=math.inf)).reason == "negative_slope=inf"
 
 
 def test_an_aggregation_that_is_replaced_is_noticed():

@@ -109,3 +109,52 @@ def test_relations_that_are_not_treated_alike_run_uncompiled():
     x = torch.randn(NODES, WIDTH)
     with pytest.warns(hetune.FallbackWarning, match="parts of the edges are not all treated"):
         compiled(x, EDGES, TYPES)
+
+
+OPTIONS = {
+    "edge features": lambda: pyg.RGATConv(WIDTH, 4, RELATIONS, heads=2, edge_dim=WIDTH),
+    "multiplicative": lambda: pyg.RGATConv(WIDTH, 4, RELATIONS, attention_mode=MULTIPLICATIVE),
+    "scaled": lambda: pyg.RGATConv(WIDTH, 4, RELATIONS, mod="scaled"),
+    "mean of heads": lambda: pyg.RGATConv(WIDTH, 4, RELATIONS, heads=2, concat=False),
+    "maximum of messages": lambda: pyg.RGATConv(WIDTH, 4, RELATIONS, aggr="max"),
+    "maximum": lambda: pyg.RGCNConv(WIDTH, 4, RELATIONS, num_bases=2, aggr="max"),
+    "pairs": lambda: pyg.FastRGCNConv(WIDTH, 4, RELATIONS),
+}
+MULTIPLICATIVE = "multiplicative-self-attention"
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_of_relational_layers_are_traced(name):
+    x, given = torch.randn(NODES, WIDTH, requires_grad=True), [EDGES, TYPES]
+    if name == "edge features":
+        given.append(torch.randn(EDGES.shape[1], WIDTH, requires_grad=True))
+    model = OPTIONS[name]().eval()
+    rows = (x, x[: NODES - 1]) if name == "pairs" else x
+    if name == "pairs":
+        given[0] = EDGES.clamp(max=NODES - 2)
+    compiled = hetune.compile(model, backend="torch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", hetune.FallbackWarning)
+        found, expected = compiled(rows, *given), model(rows, *given)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    inputs = [x, *model.parameters(), *(rows for rows in given if rows.requires_grad)]
+    gradients, wanted = (
+        torch.autograd.grad(result.square().sum(), inputs, allow_unused=True)
+        for result in (found, expected)
+    )
+    for gradient, own in zip(gradients, wanted, strict=True):
+        torch.testing.assert_close(gradient, own, rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+def test_relational_attention_is_returned():
+    x, conv = torch.randn(NODES, WIDTH), pyg.RGATConv(WIDTH, 4, RELATIONS, heads=2).eval()
+    compiled = hetune.compile(conv, backend="torch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", hetune.FallbackWarning)
+        out, (edges, attention) = compiled(x, EDGES, TYPES, return_attention_weights=True)
+        plain = compiled(x, EDGES, TYPES)
+    expected, (_, weights) = conv(x, EDGES, TYPES, return_attention_weights=True)
+    assert torch.equal(edges, EDGES)
+    for found, own in ((out, expected), (plain, expected), (attention, weights)):
+        torch.testing.assert_close(found, own, rtol=1e-5, atol=1e-5)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from threading import Barrier
 from typing import Any
 
 import pytest
+from tests.profiling._forked import run
 from tests.profiling._made_up import (
     MACHINE,
     OTHER_MACHINE,
@@ -39,10 +37,8 @@ from hetune.variants.errors import (
     StoreError,
 )
 
-_KILLED = Path(__file__).with_name("killed_jobs.py")
 _WORKERS = 4
 _KILLS = 8
-_DEADLINE_SECONDS = 300
 _START = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
 
 
@@ -649,7 +645,7 @@ class JobsConformance:
         """SIGKILL just before or after the commit: both are there or neither, and work goes on."""
         with self.open(url) as bench:
             job = bench.submit(1)
-            done = _run("complete", url, when)
+            done = run("killed_jobs", "complete", url, when)
             assert done.returncode == -9, done.stderr
             is_done = when == "after"
             assert len(list(bench.store.measurements())) == (2 if is_done else 0)
@@ -661,18 +657,11 @@ class JobsConformance:
 
     def test_killed_workers(self, url: str) -> None:
         """SIGKILL at random points: all is measured in the end, and nothing twice."""
-        done = _run("loop", url, str(_KILLS))
+        done = run("killed_jobs", "loop", url, str(_KILLS))
         assert done.returncode == 0, done.stderr
         assert f"{_KILLS} workers killed" in done.stdout, done.stdout
 
     def test_a_worker_that_wakes_up_too_late(self, url: str) -> None:
         """SIGSTOP, and SIGCONT when another one has done its work: its own does not count."""
-        done = _run("sleep", url)
+        done = run("killed_jobs", "sleep", url)
         assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr
-
-
-def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(_KILLED), *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=_DEADLINE_SECONDS, check=False
-    )

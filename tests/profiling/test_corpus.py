@@ -10,7 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from hetune.profiling.corpus import FAMILIES, KINDS, Spanning, build, canonical, recipe, size_of
+from hetune.profiling.corpus import (
+    FAMILIES,
+    KINDS,
+    Spanning,
+    build,
+    canonical,
+    recipe,
+    size_of,
+    turned_round,
+    whole,
+)
 from hetune.profiling.units import GraphRecipe
 from hetune.variants.errors import CampaignError, GraphError
 from hetune.variants.graph import HeteroGraph, load
@@ -292,6 +302,23 @@ def test_hgt_gets_files_split_by_node_types(tmp_path):
     assert canonical(other) is other
 
 
+def test_a_graph_turned_round_has_the_same_edges_from_their_ends(tmp_path):
+    (tmp_path / "mixed.txt").write_text("a r b\n")
+    one = canonical(recipe("g", "file", options={"path": str(tmp_path / "mixed.txt")}))
+    other = recipe("g", "typed", options=TYPED)
+    for given in (one, other):
+        graph, turned = build(given), build(turned_round(given))
+        turned.validate()
+        assert torch.equal(turned.src, graph.dst)
+        assert torch.equal(turned.dst, graph.src)
+        assert torch.equal(turned.etype, graph.etype)
+        first, name, last = graph.canonical_etypes[0]
+        assert turned.canonical_etypes[0] == (last, name, first)
+        assert size_of(turned_round(given)) == size_of(given)
+        assert whole(turned_round(given)) == given
+        assert build(turned_round(turned_round(given))).fingerprint == graph.fingerprint
+
+
 def test_a_part_keeps_shares_order_and_types():
     graph = build(recipe("g", "typed", options={**TYPED, "nodes": 1000, "edges": 9000}))
     part = subsample(graph, nodes=0.5, edges=0.4, seed=1)
@@ -347,8 +374,8 @@ def test_the_corpus_spans_families_and_sizes():
         (
             "grid",
             {},
-            "graph 'g': no kind 'grid'; take one of clique, community, file, published, road, "
-            "subsample, typed",
+            "graph 'g': no kind 'grid'; take one of clique, community, file, published, reversed, "
+            "road, subsample, typed",
         ),
         (
             "road",

@@ -16,6 +16,8 @@ from hetune.profiling.measure.oracle import (
 from hetune.variants.errors import ProgramError
 from hetune.variants.frontend.presets import PRESETS, preset_program
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.reverse import reversed_graph
+from hetune.variants.passes.backward import backward
 from hetune.variants.program.interpret import interpret, interpret_results
 from hetune.variants.program.nodes import (
     End,
@@ -173,7 +175,27 @@ def test_results_of_nodes_and_edges_are_checked(graph):
             assert oracle.error(found) > 1e-2
 
 
-def test_only_results_of_nodes_or_edges_can_be_checked(graph):
+def test_sums_over_types_are_checked_in_full(graph):
+    """Stages of gradients, with groups of edge types and matrices for weights."""
+    layer = program("rgcn")
+    for stage in backward(layer, [param.name for param in layer.params]).stages[:2]:
+        turned = reversed_graph(graph) if stage.is_reversed else graph
+        domain, part = Domain(turned), stage.program
+        inputs = random_inputs(part, domain, 0)
+        values = {
+            name: rows.double() for name, rows in {**inputs.weights, **inputs.features}.items()
+        }
+        found = interpret_results(part, values, turned, domain.groups)
+        oracle = Oracle(part, turned, inputs, most_elements=2000)
+        assert oracle.nodes is None
+        assert oracle.error(found) < 1e-6
+        for wrong in range(len(found)):
+            spoilt = [rows.clone() for rows in found]
+            spoilt[wrong][-1] += 1
+            assert oracle.error(tuple(spoilt)) > 1e-2
+
+
+def test_rows_of_pairs_cannot_be_checked(graph):
     x = Param("x", Type(Space.NODE, (4,)), "feature")
     y = Let("y", Type(Space.DST_PAIR, (4,)), Take("x", Space.DST_PAIR, End.DST))
     pairs = Program("pairs", (x,), (y,), ("y",))

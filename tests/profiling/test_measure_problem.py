@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hetune.costmodel.features.graph import NAMES, graph_features
+from hetune.profiling.campaign.asked import gradient_stages
 from hetune.profiling.measure.bench import Bench
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import SETUP, measure_problem, promoted_for, units_of
@@ -23,6 +24,7 @@ from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.errors import CampaignError, CompileError
 from hetune.variants.frontend.presets import labeled_preset
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.reverse import reversed_graph
 from hetune.variants.kernel.nodes import Launch, Schedule
 from hetune.variants.plan.sides import run_on
 from hetune.variants.plan.variants import Variant
@@ -229,6 +231,15 @@ def test_every_compiled_variant_has_times(layer, heads, graph):
         for whole, launches in zip(measurement.samples, parts, strict=True):
             assert 0 < sum(launches) < whole
         assert measurement.prepare_seconds > 0
+
+
+def test_stages_of_gradients_have_times(graph):
+    layer = labeled_preset("rgcn", 6, 8)
+    for stage in gradient_stages(layer):
+        problem = replace(PROBLEM, program=stage.program)
+        turned = reversed_graph(graph) if stage.is_reversed else graph
+        [found] = measure_problem(problem, turned, promoted_for(problem)[:1], STAMP)
+        assert found.status is Status.OK, found.error
 
 
 def launches_on(graph: HeteroGraph, variant: Variant) -> list[Launch]:

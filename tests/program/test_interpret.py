@@ -485,6 +485,38 @@ def test_groups_that_leave_edges_out_do_not_merge():
     assert torch.equal(merged, values["x"])
 
 
+@pytest.mark.parametrize("space", ["etype", "shared"])
+@pytest.mark.parametrize("rows", ["edge[2,3]", "edge@a[2,3]", "dst_pair[2,3]", "node[2,3]"])
+def test_sums_of_outer_products_need_no_matrix_of_each_row(rows, space):
+    """They are what the matrices add up to, which are there where somebody wants them."""
+    where, group = rows.partition("[")[0], " groups(a)" if "@" in rows else ""
+    if where == "node":
+        x, y, space = "x", "x", {"etype": "ntype"}.get(space, space)
+    else:
+        end = " src" if where.startswith("edge") else " dst"
+        x, y = "xs", "ys"
+    takes = (
+        ""
+        if where == "node"
+        else f"""  xs: {rows} = take x {where}{end}
+  ys: {rows} = mul xs w
+"""
+    )
+    program = parse(f"""program p(x: node[2,3] feature, w: etype[2,3]){group}
+{takes}  o: {where}[2,3,3] = outer {x} {y}
+  s: {space}[2,3,3] = sum o {space}
+  return s
+""")
+    verify(program)
+    graph = random_graph()
+    values, groups = random_values(program, graph), {"a": (0, 2)} if group else {}
+    whole = interpret_all(program, values, graph, groups)
+    torch.testing.assert_close(interpret(program, values, graph, groups), whole["s"])
+    both = interpret_all(program, values, graph, groups, wanted={"o", "s"})
+    assert torch.equal(both["o"], whole["o"])
+    assert torch.equal(both["s"], whole["s"])
+
+
 def test_values_that_nobody_wants_are_let_go():
     program = parse("""program p(w: etype[4], v: shared[4])
   a: etype[4] = mul v w

@@ -118,12 +118,6 @@ def hooked(x, edges, graph):
     yield lambda: (handle.remove(), run(made[0], x, *edges))
 
 
-@case("aggr={}: 'add' and 'mean' are supported")
-def another_aggregation(x, edges, graph):
-    yield lambda: compiled(geometric.RGCNConv(8, 8, 3, aggr="max"))
-    yield lambda: run(compiled(geometric.RGCNConv(8, 8, 3, aggr="add")), x, *edges)
-
-
 @case("gradients are needed, and {}: torch.no_grad() is for inference")
 def gradients(x, edges, graph):
     layer = compiled(geometric.RGCNConv(8, 8, 3))

@@ -39,8 +39,9 @@ def test_what_is_advised_works(name, x, edges, graph):
 # Nothing is left out.
 
 WITHOUT_ADVICE = {
-    # What is supported, where nothing can be changed but the layer's kind.
+    # What is supported, where nothing can be changed but the layer's kind; most of it is traced.
     "its result has {} rows: only node rows are supported",
+    "aggr={}: 'add' and 'mean' are supported",
     "edge_dim={}: edge features are not supported",
     "aggr={}: only 'add' is supported",
     "in_channels={}: widths differ much between node types",

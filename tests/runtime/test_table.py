@@ -9,10 +9,12 @@ from hetune.costmodel.selection.selector import Selector
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.graph.cuts import block_count
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.graph.type_chunks import edgewise_chunks, most_chunks, node_chunks
 from hetune.variants.kernel.blocks import is_node_blocked
-from hetune.variants.kernel.nodes import Gemm
+from hetune.variants.kernel.nodes import Gemm, Outer
 from hetune.variants.kernel.passes.softmax_forms import expanded, if_moderate
 from hetune.variants.kernel.passes.work import work
+from hetune.variants.passes.backward import backward
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.nodes import Space
 from hetune.variants.runtime.cost_estimates import RooflineEstimator
@@ -105,6 +107,39 @@ def test_weights_are_loaded_for_each_run_of_a_type(table):
                         runs = min(of[kernel.rows.space][relation], blocks)
                     loads += int(runs) * kernel.heads * kernel.k * kernel.n * 4
         assert column(found, "weight_loads")[row] == loads
+
+
+@pytest.mark.parametrize(
+    "name", ["no edges", "hub of thousands of edges", "thousands of relations"]
+)
+def test_sums_into_types_are_counted_by_chunks(name):
+    program = PROGRAMS["hgt"]
+    wanted = [param.name for param in program.params if param.role != "constant"]
+    graph = AWKWARD[name]()
+    domain = Domain(graph)
+    for stage in backward(program, wanted).stages:
+        if stage.is_weights:
+            continue
+        table = CandidateTable.of(variants_of(stage.program, "cpu"))
+        found = table.columns(domain)
+        for row, (launch, _) in enumerate(table.launches):
+            kernel = launch.kernels[0]
+            assert (table.families[row] == "outer") == isinstance(kernel, Outer)
+            if isinstance(kernel, Outer):
+                chunks = _chunks(kernel, launch.type_of(kernel.out), domain)
+                size = 4 * launch.type_of(kernel.out).width
+                assert column(found, "weight_groups")[row] == len(chunks)
+                assert column(found, "weight_loads")[row] == len(chunks) * size
+                assert column(found, "weight_bytes")[row] == len(set(chunks.tolist())) * size
+
+
+def _chunks(kernel, into, domain):
+    """The type of each chunk of an Outer's rows."""
+    by_type, most = into.space is not Space.SHARED, most_chunks(into.width)
+    if kernel.rows.space is Space.NODE:
+        return node_chunks(domain.graph, by_type, most).groups.group_etype
+    index = domain.index(kernel.rows.group)
+    return edgewise_chunks(index, kernel.rows.space.value, by_type, most).groups.group_etype
 
 
 def test_preparation_tells_plans_apart():

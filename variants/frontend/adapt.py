@@ -7,6 +7,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from hetune.variants.frontend import pyg
 from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported, refusal
+from hetune.variants.frontend.calls import TRACED, read_call
 from hetune.variants.frontend.dgl.on_edges import DglLayer, is_dgl_layer
 from hetune.variants.frontend.dgl.udfs import MessageFunctions, OnFields
 from hetune.variants.frontend.kge.layer import ScoreLayer
@@ -57,7 +58,10 @@ def _found(module: nn.Module, call: Arguments | None) -> Adapter | Unsupported:
         reason = refusal(module)
         return Unsupported(reason) if reason else _adapt(module)
     found = pyg.adapt(module, call)
-    if isinstance(found, Adapter) or found.is_layer:
+    if isinstance(found, Adapter):
+        if call is None or not _is_traced(found, call):
+            return found
+    elif found.is_layer and (call is None or not found.needs_call):
         return found
     if isinstance(module, ScoreLayer):
         return adapt_score(module, call)
@@ -68,12 +72,18 @@ def _found(module: nn.Module, call: Arguments | None) -> Adapter | Unsupported:
     elif is_dgl_layer(module):
         module = DglLayer(module)
     elif not is_message_passing(module):
+        assert isinstance(found, Unsupported)
         return found
     elif call is not None and has_matrix(*call):
         module = AdjacencyLayer(module)
     if call is None:
         return Unsupported("it is traced by its first call", needs_call=True)
     return adapt_call(module, *call)
+
+
+def _is_traced(adapter: Adapter, call: Arguments) -> bool:
+    found = read_call(adapter, *call)
+    return isinstance(found, Unsupported) and found.kind == TRACED
 
 
 def _adapt(module: RelationalLayer) -> Adapter | Unsupported:

@@ -79,6 +79,7 @@ class Adapter:
         result_shape: Of each node's row of what calls return, where `read` reads them and it is a
             tensor with such rows; else None.
         takes_ids: Whether another adapter is for calls with numbers of nodes for ``x``, or None.
+        traces_others: Whether calls with other arguments are traced.
         takes_matrices: Whether its edges may be sparse matrices, [targets, sources].
         dropout: The share of elements that are dropped, by the features that are masks of them,
             which calls draw.
@@ -100,6 +101,7 @@ class Adapter:
         read: Reader | None = None,
         result_shape: tuple[int, ...] | None = None,
         takes_ids: bool = False,
+        traces_others: bool = False,
         takes_matrices: bool = False,
         dropout: Mapping[str, float] | None = None,
         mode: Callable[[], Hashable] = lambda: None,
@@ -116,7 +118,7 @@ class Adapter:
         self._weights = weights
         self._options = plain_options(module)
         self.read, self.result_shape, self.takes_ids = read, result_shape, takes_ids
-        self.takes_matrices = takes_matrices
+        self.takes_matrices, self.traces_others = takes_matrices, traces_others
         self.dropout, self.mode, self._made_in = dropout or {}, mode, mode()
         self.inputs = tuple(param for param in program.params if param.role != "weight")
         self.result_width = program.type_of(program.results[0]).width

@@ -24,6 +24,8 @@ from hetune.variants.graph.reverse import reversed_graph
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 _NAMES = "int16, int32 or int64"
+TRACED = "traced"
+"""The kind of calls that a layer is traced for though it has an adapter by hand."""
 
 
 class LayerCall(Call):
@@ -208,7 +210,8 @@ def read_call(
     edge_type = bound.get("edge_type")
     for name in names[3:]:
         if name != "edge_type" and bound.get(name) is not None:
-            return Unsupported(f"the argument {name} is not supported")
+            kind = TRACED if adapter.traces_others else None
+            return Unsupported(f"the argument {name} is not supported", kind=kind)
     if adapter.signature == "hetero":
         return _read_hetero(adapter, x, edges)
     return _read_flat(adapter, x, edges, edge_type)
@@ -230,6 +233,7 @@ def _read_flat(
     is_ids = x is None or (isinstance(x, Tensor) and x.dtype is torch.int64 and x.dim() == 1)
     kind = "numbers of nodes" if is_ids and adapter.takes_ids else None
     if not isinstance(x, Tensor):
+        kind = TRACED if isinstance(x, tuple) and adapter.traces_others else kind
         reason = f"x is {_kind(x)}: only float tensors [N, width] are supported"
         return Unsupported(reason, kind=kind)
     if (refused := feature_refusal("x", x, adapter.dtype)) is not None:

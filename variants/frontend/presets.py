@@ -117,7 +117,7 @@ HOMOGENEOUS: Mapping[str, Preset] = MappingProxyType(
 )
 """Layers of graphs with one type of edges, for measurements."""
 OF_EVERY_FAMILY = "rgat"
-"""A layer whose launches are of every kernel family."""
+"""A layer whose launches are of every kernel family but sums of outer products."""
 PRESETS: Mapping[str, Preset] = MappingProxyType({**LAYERS, **KERNELS, **HOMOGENEOUS})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -30,7 +31,8 @@ _PACKAGE = "torch_geometric.nn.conv."
 def adapt(module: nn.Module, call: Arguments | None = None) -> Adapter | Unsupported:
     """The adapter of a `RGCNConv`, `FastRGCNConv`, `RGATConv` or `HGTConv`.
 
-    Subclasses are not taken: they may compute something else.
+    Subclasses are not taken: they may compute something else. Options that no adapter is for need
+    a call: they may be traced.
 
     Args:
         module: The layer.
@@ -43,7 +45,9 @@ def adapt(module: nn.Module, call: Arguments | None = None) -> Adapter | Unsuppo
         return Unsupported(unknown, is_layer=False)
     reason = _general_refusal(module) or refusal(module)
     found = Unsupported(reason) if reason else builder(module)
-    if call is None or isinstance(found, Unsupported) or not found.takes_ids:
+    if isinstance(found, Unsupported):
+        return found if reason else replace(found, needs_call=True)
+    if call is None or not found.takes_ids:
         return found
     args, kwargs = call
     is_given = bool(args) or "x" in kwargs
@@ -100,6 +104,7 @@ def _adapt_rgcn(module: Any) -> Adapter | Unsupported:
         is_reversed=module.flow == "target_to_source",
         graph_refusal=_mean_of_all_edges if _may_average_all_edges(module, aggr) else None,
         takes_ids=type(module).__name__ == "RGCNConv" and not blocks,
+        traces_others=True,
     )
 
 
@@ -180,6 +185,7 @@ def _adapt_rgat(module: Any) -> Adapter | Unsupported:
         module.num_relations,
         is_reversed=module.flow == "target_to_source",
         takes_matrices=module.flow == "source_to_target",
+        traces_others=True,
         dropout={"mask": share} if share > 0 else {},
         mode=dropout,
     )

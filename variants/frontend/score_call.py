@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -17,13 +17,9 @@ from hetune.variants.frontend.kge.batch import check_ids
 from hetune.variants.frontend.kge.layer import ScoreLayer
 from hetune.variants.frontend.kge.trace import trace_score
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
-from hetune.variants.graph.edge_batch import EdgeBatch
+from hetune.variants.graph.edge_batch import EdgeBatch, FreeBatches
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.limitation import limitation
-
-_MOST_FREE = 1 << 16
-"""Triples of a batch that is kept for another call: binding takes next to nothing of longer ones'
-time."""
 
 
 class ScoreCall(Call):
@@ -34,7 +30,7 @@ class ScoreCall(Call):
         triples: Integers [B] each: heads, relations and tails.
         entities: A table [N, *row shape] by the program's names.
         num_entities: N.
-        free: At most one batch that no call uses, to take other triples.
+        free: Batches that take other triples.
     """
 
     __slots__ = ("_adapter", "_entities", "_free", "_num_entities", "_triples")
@@ -45,7 +41,7 @@ class ScoreCall(Call):
         triples: tuple[Tensor, ...],
         entities: Mapping[str, Tensor],
         num_entities: int,
-        free: list[EdgeBatch],
+        free: FreeBatches,
     ) -> None:
         self._adapter, self._triples = adapter, triples
         self._entities, self._num_entities, self._free = entities, num_entities, free
@@ -78,11 +74,9 @@ class ScoreCall(Call):
         """
         heads, rels, tails = self._triples
         counts = self._num_entities, self._adapter.num_relations
-        with suppress(IndexError):  # none is free
-            batch = self._free.pop()
-            is_alike = (batch.num_nodes, batch.num_etypes) == counts
-            if is_alike and batch.replace_ids(heads, tails, rels):
-                return batch
+        batch = self._free.take(*counts, len(heads))
+        if batch is not None and batch.replace_ids(heads, tails, rels):
+            return batch
         try:
             return EdgeBatch(heads, tails, rels, num_nodes=counts[0], num_etypes=counts[1])
         except GraphError:
@@ -95,10 +89,13 @@ class ScoreCall(Call):
 
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Tensor:
         """[B]."""
-        is_free = graph.num_edges <= _MOST_FREE and not results[0].requires_grad
-        if is_free and isinstance(graph, EdgeBatch) and graph.is_replaceable:
-            self._free[:] = [graph]
-        return results[0].reshape(graph.num_edges)
+        scores = results[0]
+        if isinstance(graph, EdgeBatch):
+            if scores.grad_fn is None:
+                self._free.give(graph)
+            else:  # its backward reads the ids, and may be asked for as long as it is there
+                weakref.finalize(scores.grad_fn, self._free.give, graph).atexit = False
+        return scores.reshape(graph.num_edges)
 
 
 def adapt_score(module: ScoreLayer, call: Arguments | None) -> Adapter | Unsupported:
@@ -123,13 +120,13 @@ def adapt_score(module: ScoreLayer, call: Arguments | None) -> Adapter | Unsuppo
         lambda: traced.weights_of(module.tables),
         1 if module.num_relations is None else module.num_relations,
     )
-    free: list[EdgeBatch] = []
+    free = FreeBatches()
     adapter.read = lambda args, kwargs: _read(module, adapter, args, free)
     return adapter
 
 
 def _read(
-    module: ScoreLayer, adapter: Adapter, args: tuple[Any, ...], free: list[EdgeBatch]
+    module: ScoreLayer, adapter: Adapter, args: tuple[Any, ...], free: FreeBatches
 ) -> ScoreCall | Unsupported:
     heads, rels, tails, *entities = args
     rows = dict(zip(module.entities, entities, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from functools import cached_property
 
 import torch
@@ -42,6 +43,39 @@ class EdgeBatch(HeteroGraph):
             and index_native.own_ids(ids, limit, own) is not None
             for ids, own, limit in (*given, (etype, self.etype, self.num_etypes))
         )
+
+
+class FreeBatches:
+    """Batches that no call uses, to take other ids: binding a small one takes as long as a run.
+
+    Safe with several threads, and where a batch becomes free while another one is looked for.
+    """
+
+    def __init__(self) -> None:
+        self._free: deque[EdgeBatch] = deque(maxlen=_MOST_BATCHES)
+
+    def give(self, batch: EdgeBatch) -> None:
+        """Keeps a batch for another call, if it can take other ids and is worth its memory."""
+        if batch.num_edges <= _MOST_EDGES and batch.is_replaceable:
+            self._free.append(batch)
+
+    def take(self, num_nodes: int, num_etypes: int, num_edges: int) -> EdgeBatch | None:
+        """The batch of these counts that became free last, if there is one."""
+        found, others, edges = None, list[EdgeBatch](), 0
+        while self._free:
+            try:
+                batch = self._free.pop()
+            except IndexError:  # another thread took the last one
+                break
+            counts = batch.num_nodes, batch.num_etypes, batch.num_edges
+            is_alike = counts == (num_nodes, num_etypes, num_edges)
+            if found is None and is_alike:
+                found = batch
+            elif edges + batch.num_edges <= _MOST_EDGES:
+                others.append(batch)
+                edges += batch.num_edges
+        self._free.extendleft(others)
+        return found
 
 
 class BatchIndex(GraphIndex):
@@ -109,6 +143,10 @@ class BatchIndex(GraphIndex):
         return self._edges[_COLUMNS.index(name)] if name in _COLUMNS else self.position
 
 
+_MOST_BATCHES = 8
+"""That are kept: two calls of a step, each twice, as a loss outlives the next step's calls."""
+_MOST_EDGES = 1 << 16
+"""Of all that are kept: binding takes next to nothing of larger batches' time."""
 _COLUMNS = ("src", "dst", "etype")
 _INTEGERS = (torch.int64, torch.int32)
 _DERIVED = {

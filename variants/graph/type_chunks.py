@@ -49,8 +49,13 @@ def num_terms(counts: np.ndarray, chunks: int) -> int:
         counts: Rows of each type, int64.
         chunks: What `most_chunks` gives.
     """
-    pieces = -(-counts // _chunk_rows(int(counts.sum()), chunks))
+    pieces = _pieces(counts, chunks)
     return int(pieces[pieces > 1].sum())
+
+
+def num_chunks(counts: np.ndarray, chunks: int) -> int:
+    """How many chunks there are. See `num_terms`."""
+    return int(_pieces(counts, chunks).sum())
 
 
 def edgewise_chunks(index: GraphIndex, space: str, by_type: bool, chunks: int) -> TypeChunks:
@@ -98,6 +103,12 @@ def _cut(rows: torch.Tensor, counts: np.ndarray, chunks: int) -> TypeChunks:
     is_term = (of_type > 1)[groups.group_etype.numpy()]
     terms = np.where(is_term, np.cumsum(is_term) - 1, -1)
     return TypeChunks(groups, as_int32(terms), as_int32(np.append(0, np.cumsum(of_type))))
+
+
+def _pieces(counts: np.ndarray, chunks: int) -> np.ndarray:
+    """The chunks of each type."""
+    pieces: np.ndarray = -(-counts // _chunk_rows(int(counts.sum()), chunks))
+    return pieces
 
 
 def _chunk_rows(rows: int, chunks: int) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.loaders.columns import usual_places, usual_roles
 from hetune.variants.graph.loaders.file_errors import check_file, reading
+from hetune.variants.partition.npz_members import member_chunks
 from hetune.variants.partition.partitions import RangeEdges
 
 CHUNK = 1 << 20
@@ -25,9 +26,10 @@ _TYPE_NAMES = ("ntype_names", "etype_names", "canonical_etypes")
 class EdgeFile:
     """A file of edges whose nodes and edge types are integers.
 
-    `.npz` as `hetune.load` reads it; `.npy` of shape [2, E] (sources, destinations) or [3, E] (and
-    edge types); `.parquet` and `.csv` with columns `src`, `dst` and perhaps `etype`; `.tsv` and
-    `.txt` with two columns, or with the edge type between the ends.
+    `.npz` as `hetune.load` reads it, or with `edge_index` and `num_nodes_list` as OGB has it;
+    `.npy` of shape [2, E] (sources, destinations) or [3, E] (and edge types); `.parquet` and `.csv`
+    with columns `src`, `dst` and perhaps `etype`; `.tsv` and `.txt` with two columns, or with the
+    edge type between the ends.
 
     Attributes:
         path: The file.
@@ -54,6 +56,9 @@ class EdgeFile:
                 self.names.update(names)
                 if "ntype" in archive:
                     object.__setattr__(self, "node_counts", self._node_counts())
+                elif "num_nodes_list" in archive:
+                    (count,) = archive["num_nodes_list"].tolist()
+                    object.__setattr__(self, "node_counts", (count,))
 
     def chunks(self) -> Iterator[RangeEdges]:
         """The edges in the file's order, int64; types are 0 where it has none.
@@ -76,13 +81,12 @@ class EdgeFile:
 
     def _node_counts(self) -> tuple[int, ...]:
         counts, last = np.zeros(len(self.names.get("ntype_names", ())), np.int64), 0
-        with zipfile.ZipFile(self.path) as archive:
-            for ids in _member(archive, "ntype"):
-                if len(ids) and (ids[0] < last or (np.diff(ids) < 0).any()):
-                    raise GraphFileError(f"{self.path}: ntype descends: number nodes type by type")
-                last = ids[-1] if len(ids) else last
-                found = np.bincount(ids, minlength=len(counts))
-                counts = np.pad(counts, (0, len(found) - len(counts))) + found
+        for ids in member_chunks(self.path, "ntype", CHUNK):
+            if len(ids) and (ids[0] < last or (np.diff(ids) < 0).any()):
+                raise GraphFileError(f"{self.path}: ntype descends: number nodes type by type")
+            last = ids[-1] if len(ids) else last
+            found = np.bincount(ids, minlength=len(counts))
+            counts = np.pad(counts, (0, len(found) - len(counts))) + found
         return tuple(counts.tolist())
 
 
@@ -97,20 +101,12 @@ def _npy_chunks(path: Path) -> Iterator[tuple[np.ndarray, ...]]:
 def _npz_chunks(path: Path) -> Iterator[tuple[np.ndarray, ...]]:
     with zipfile.ZipFile(path) as archive:
         there = set(archive.namelist())
+    if "edge_index.npy" in there:  # as OGB has it, sources before destinations
+        columns = [member_chunks(path, "edge_index", CHUNK, row) for row in (0, 1)]
+    else:
         names = _columns(path, [name for name in RangeEdges._fields if f"{name}.npy" in there])
-        yield from zip(*(_member(archive, name) for name in names), strict=True)
-
-
-def _member(archive: zipfile.ZipFile, name: str) -> Iterator[np.ndarray]:
-    """A flat array of an `.npz` file, in chunks."""
-    with archive.open(f"{name}.npy") as member:
-        is_first = np.lib.format.read_magic(member) == (1, 0)
-        formats = np.lib.format
-        read = formats.read_array_header_1_0 if is_first else formats.read_array_header_2_0
-        (count,), _, dtype = read(member)
-        for first in range(0, count, CHUNK):
-            wanted = min(CHUNK, count - first)
-            yield np.frombuffer(member.read(wanted * dtype.itemsize), dtype, wanted)
+        columns = [member_chunks(path, name, CHUNK) for name in names]
+    yield from zip(*columns, strict=True)
 
 
 def _parquet_chunks(path: Path) -> Iterator[tuple[np.ndarray, ...]]:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from hetune.variants.errors import GraphError
 from hetune.variants.graph._arrays import check_count, check_found
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.partition.edge_files import CHUNK, EdgeFile
+from hetune.variants.partition.edge_files import CHUNK
 from hetune.variants.partition.edge_folder import RECORD, TYPES, EdgeFolder
+from hetune.variants.partition.edge_sources import EdgeSource, edge_source
 from hetune.variants.partition.journal import locked
 from hetune.variants.partition.partitions import RANGE, RangeEdges, bounds_of
 from hetune.variants.partition.row_files import allocated, digest_of, identity_of, writing
@@ -41,7 +42,7 @@ def partition_edges(
     The file is read twice. What a crash leaves behind is no `EdgeFolder`, and is written over.
 
     Args:
-        path: A file as of `EdgeFile`.
+        path: A file as of `EdgeFile`, or a folder as of `OgbFolder`.
         folder: Where to; its parent exists.
         num_nodes: N, by default as the file says, or the largest id plus one.
         num_etypes: R, likewise.
@@ -52,7 +53,7 @@ def partition_edges(
         GraphError: Ids and counts do not fit.
         PartitionError: The folder cannot be written.
     """
-    source, target = EdgeFile(Path(path)), Path(folder)
+    source, target = edge_source(Path(path)), Path(folder)
     identity = identity_of(source.path)
     counts, nodes, types = _counted(source)
     if num_nodes is None and source.node_counts is None:
@@ -106,7 +107,7 @@ def partition_edges(
     return EdgeFolder(target)
 
 
-def _counted(source: EdgeFile) -> tuple[NDArray[np.int64], int, int]:
+def _counted(source: EdgeSource) -> tuple[NDArray[np.int64], int, int]:
     """Edges into each block of nodes, and one more than the largest node and edge type."""
     counts, nodes, types = np.zeros(0, np.int64), 0, 0
     for edges in source.chunks():
@@ -120,7 +121,7 @@ def _counted(source: EdgeFile) -> tuple[NDArray[np.int64], int, int]:
 
 
 def _placed(
-    source: EdgeFile,
+    source: EdgeSource,
     columns: RangeEdges,
     bounds: NDArray[np.int64],
     starts: NDArray[np.int64],
@@ -153,12 +154,12 @@ def _placed(
     return kinds
 
 
-def _changed(source: EdgeFile) -> GraphError:
+def _changed(source: EdgeSource) -> GraphError:
     return GraphError(f"{source.path} was written to while it was read: start again")
 
 
 def _types(
-    kinds: NDArray[np.int64], num_etypes: int, num_ntypes: int, source: EdgeFile
+    kinds: NDArray[np.int64], num_etypes: int, num_ntypes: int, source: EdgeSource
 ) -> HeteroGraph:
     """A graph with a node of each type, and an edge of each kind."""
     etype, src, dst = np.ascontiguousarray(kinds.T)

@@ -18,10 +18,11 @@ from hetune.variants.partition.ray_cluster import ray_cluster
 from hetune.variants.partition.row_files import RowsLike
 from hetune.variants.partition.run import Progress, run_on
 from hetune.variants.runtime.compiled import CompiledLayer
+from hetune.variants.runtime.compiled_model import CompiledModel
 
 
 def run(
-    model: CompiledLayer | Sequence[CompiledLayer | RowFunction],
+    model: CompiledLayer | CompiledModel | Sequence[CompiledLayer | RowFunction],
     graph: HeteroGraph | Partitions,
     features: RowsLike,
     out: str | os.PathLike[str],

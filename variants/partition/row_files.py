@@ -36,15 +36,22 @@ def open_rows(given: RowsLike, num_nodes: int | None) -> np.ndarray:
             raise InputError(f"{given} cannot be read as an .npy file of rows ({error})") from error
     if not isinstance(rows, np.ndarray) or rows.ndim != 2 or rows.dtype.kind != "f":
         raise InputError("features are no float array [N, width]: give an .npy file of one array")
-    if num_nodes is not None and len(rows) != num_nodes:
-        raise InputError(f"there are {len(rows)} rows of features, and {num_nodes} nodes")
+    check_rows(len(rows), num_nodes)
     return rows
 
 
+def check_rows(count: int, num_nodes: int | None) -> None:
+    """Raises `InputError` where there are more rows or fewer than nodes, if that is known."""
+    if num_nodes not in (None, count):
+        raise InputError(f"there are {count} rows of features, and {num_nodes} nodes")
+
+
 def identity_of(given: RowsLike) -> list[object]:
-    """What tells rows apart from those of another run: a file's name, size and time, or bytes."""
+    """What tells content apart from that of another run: names, sizes and times, or bytes."""
     if isinstance(given, str | os.PathLike):
         path = Path(given).resolve()
+        if path.is_dir():
+            return [str(path), *map(identity_of, sorted(path.rglob("*.gz")))]
         info = path.stat()
         return [str(path), info.st_size, info.st_mtime_ns]
     rows = _array(given) if isinstance(given, Tensor) else given

@@ -11,25 +11,28 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from torch import nn
 
 from hetune.variants.errors import HetuneError, InputError, PartitionError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.partition.executor import Executor, InOrder, LayerParts
 from hetune.variants.partition.journal import FinishedPart, Journal
-from hetune.variants.partition.layers import RowFunction, partitioned_layers
+from hetune.variants.partition.layers import RowFunction
+from hetune.variants.partition.model_layers import partitioned_layers
 from hetune.variants.partition.partitions import GraphPartitions, Partitions
 from hetune.variants.partition.row_files import (
     RowsLike,
     RowWriter,
+    check_rows,
     digest_of,
     file_of,
     identity_of,
     open_rows,
 )
+from hetune.variants.partition.row_streams import ENDINGS, WRITTEN, RowStream, check_ending, pack
 from hetune.variants.registry.atomic_files import sync_folder
 from hetune.variants.runtime.choice import check_variant
 from hetune.variants.runtime.compiled import CompiledLayer
+from hetune.variants.runtime.compiled_model import CompiledModel
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the edges that are done and those of all layers."""
@@ -39,7 +42,7 @@ COMMIT_SECONDS = 1.0
 
 
 def run_partitions(
-    model: CompiledLayer | Sequence[CompiledLayer | RowFunction],
+    model: CompiledLayer | CompiledModel | Sequence[CompiledLayer | RowFunction],
     graph: HeteroGraph | Partitions,
     features: RowsLike,
     out: str | os.PathLike[str],
@@ -58,17 +61,20 @@ def run_partitions(
     or a full disk, too. A call that is refused before a part is finished leaves nothing.
 
     Args:
-        model: A compiled layer, or several in order, with functions of rows between them.
+        model: A compiled layer or model, or several layers in order, with functions of rows between
+            them.
         graph: The whole graph, or its partitions, which may be on the disk.
-        features: Rows of all nodes, [N, width].
-        out: The `.npy` file to write, float32 [N, width of the result].
+        features: Rows of all nodes, [N, width]: in memory, an `.npy` file, or one as of
+            `RowStream`, which is unpacked beside `out` first.
+        out: The file to write, float32 [N, width of the result]: `.npy`, or `.arrow`, `.feather` or
+            `.parquet` with a column of lists.
         memory: Most bytes that a part, and what is read of the next one meanwhile, may take, beside
             rows in files and the process itself.
         variant: Id of the variant to run on all parts.
         progress: Told how far it is.
 
     Returns:
-        The rows, mapped to the file.
+        The rows, mapped to the `.npy` file, which goes with them where another kind is wanted.
 
     Raises:
         InputError: A layer is not compiled, or reads more than its nodes' edges; rows do not fit.
@@ -82,7 +88,7 @@ def run_partitions(
 
 def run_on(
     executor: Executor,
-    model: CompiledLayer | Sequence[CompiledLayer | RowFunction],
+    model: CompiledLayer | CompiledModel | Sequence[CompiledLayer | RowFunction],
     graph: HeteroGraph | Partitions,
     features: RowsLike,
     out: str | os.PathLike[str],
@@ -93,19 +99,18 @@ def run_on(
     """As `run_partitions`, with parts computed by an executor."""
     if not isinstance(memory, int) or memory < 1:
         raise InputError(f"memory={memory!r}: give bytes, an integer from 1")
-    layers = partitioned_layers([model] if isinstance(model, nn.Module) else model)
+    layers = partitioned_layers(model)
     partitions = GraphPartitions(graph.to("cpu")) if isinstance(graph, HeteroGraph) else graph
-    array = open_rows(features, partitions.num_nodes)
-    if array.shape[1] != (width := layers[0].adapter.width):
-        raise InputError(f"features have rows of {array.shape[1]}, and the layer takes {width}")
-    rows: RowsLike = array
-    if isinstance(features, str | os.PathLike):
-        rows = Path(features).absolute()
+    given = rows_of(features, partitions.num_nodes)
+    for layer in layers:
+        layer.check_rows(given.shape[1], partitions.num_nodes)
+    rows = Path(features).absolute() if isinstance(features, str | os.PathLike) else features
     path = Path(out)
     if file_of(features) == path.resolve():
         raise InputError(f"{path} has the features, which would be lost: name another file")
     if path.is_dir():
         raise InputError(f"{path} is a folder: name a file")
+    check_ending(path)
     for layer in layers:  # before the journal of another run is dropped
         layer.layer.check_graph(partitions.types)
         if variant is not None:
@@ -125,22 +130,47 @@ def run_on(
     with Journal(work / "journal.jsonl", run) as journal:
         todo = _Progress(progress, partitions.num_edges * len(layers))
         try:
+            if isinstance(given, RowStream):
+                rows = work.absolute() / "features.npy"
+                if not (journal.parts and rows.exists()):  # of an earlier run's features
+                    given.unpack(rows)
+            made: dict[int, RowsLike] = {-1: rows}
             for number, layer in enumerate(layers):
-                file, width = work / f"{number}.npy", layer.adapter.result_width
-                with RowWriter(file, partitions.num_nodes, width) as writer:
-                    parts = LayerParts(layer, partitions, rows, memory, variant)
+                read = [
+                    made[each.layer] if each.table is None else each.table for each in layer.inputs
+                ]
+                file = (work / f"{number}.npy").absolute()
+                with RowWriter(file, partitions.num_nodes, layer.result_width) as writer:
+                    parts = LayerParts(layer, partitions, tuple(read), memory, variant)
                     _LayerRun(number, parts, writer, journal).perform(executor, todo)
-                rows = file.absolute()
+                made[number] = file
         except PartitionError:
             raise
         except HetuneError:  # refused: an equal call would be, too
             if not journal.parts:
                 shutil.rmtree(work, ignore_errors=True)
             raise
-        writer.path.replace(path)
+        found, file = writer.read(), writer.path
+        if path.suffix in WRITTEN:
+            file = work / f"out{path.suffix}"
+            pack(found, file)
+        file.replace(path)
         sync_folder(path.resolve().parent)
         shutil.rmtree(work, ignore_errors=True)  # the rows are complete, whatever is left
-    return open_rows(path, partitions.num_nodes)
+    return found
+
+
+def rows_of(given: RowsLike, num_nodes: int | None) -> np.ndarray | RowStream:
+    """Rows of floats, of any N if None, in memory, in a mapped file or to be unpacked.
+
+    Raises:
+        InputError: They cannot be read, or are no float rows of so many nodes.
+    """
+    if not (isinstance(given, str | os.PathLike) and os.fspath(given).endswith(ENDINGS)):
+        return open_rows(given, num_nodes)
+    found = RowStream(Path(given))
+    check_rows(found.shape[0], num_nodes)
+    return found
 
 
 @dataclass(slots=True)

@@ -41,9 +41,11 @@ from hetune.variants.program.nodes import (
     Type,
     operands,
 )
+from hetune.variants.program.outer_sums import outer_products, sum_of_outer
 from hetune.variants.program.text import show_type
 
 Groups = Mapping[str, tuple[int, ...]]
+Typed = tuple[Tensor, Type]
 
 
 def interpret(
@@ -91,12 +93,20 @@ def interpret_all(
     for param in program.params:
         known[param.name] = machine.checked(param, values[param.name])
     types = program.types
-    last_read = {name: let.name for let in program.lets for name in operands(let.op)}
-    for let in program.lets:
-        known[let.name] = machine.run(let.op, let.type, known, types)
+    products = {} if wanted is None else outer_products(program, wanted)
+    inside = {product.name for product in products.values()}
+    lets = [let for let in program.lets if let.name not in inside]
+    read = {let.name: operands(products.get(let.name, let).op) for let in lets}
+    last_read = {name: let.name for let in lets for name in read[let.name]}
+    for let in lets:
+        if isinstance(let.op, Reduce) and let.name in products:
+            x, y = ((known[name], types[name]) for name in read[let.name])
+            known[let.name] = machine.sum_of_outer(let.op, products[let.name].type, x, y)
+        else:
+            known[let.name] = machine.run(let.op, let.type, known, types)
         if wanted is None:
             continue
-        for name in operands(let.op):
+        for name in read[let.name]:
             if last_read[name] == let.name and name not in wanted:
                 known.pop(name, None)
     return known if wanted is None else {name: known[name] for name in known if name in wanted}
@@ -249,6 +259,11 @@ class _Machine:
                 return torch.cat([row.expand(count, *row.shape[1:]) for row in rows], -1)
             case Slice(x, start, stop):
                 return known[x][..., start:stop]
+
+    def sum_of_outer(self, op: Reduce, product: Type, x: Typed, y: Typed) -> Tensor:
+        left, right = (self._to_rows(*typed, product) for typed in (x, y))
+        index = self._take_index(op.space, product.space, op.end, product.group)
+        return sum_of_outer(left, right, index, self._num_rows(Type(op.space)))
 
     def _num_rows(self, type_: Type) -> int:
         match type_.space:

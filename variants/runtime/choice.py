@@ -287,7 +287,7 @@ def is_replayed(
 def _reason(
     scored: Scored, best: int, memory_limit: int | None, replays: bool, expected_runs: float
 ) -> str:
-    seconds, source = scored.seconds(replays), scored.estimates.source
+    seconds, source = scored.seconds(replays), scored.estimates.predictors
     where = "a GPU" if scored.table.device == "cuda" else _counted(kernel_threads(), "thread")
     where += " as one CUDA graph" * replays
     faster = (seconds < seconds[best]).nonzero()[0].tolist()

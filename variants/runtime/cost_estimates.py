@@ -31,6 +31,7 @@ class CostEstimates:
         default: The variant to take where predictions cannot tell it from a faster one; None: there
             is no such one.
         tie: The factor within which they cannot.
+        lacking: Kernel families for which the roofline model predicts instead.
     """
 
     seconds: np.ndarray
@@ -40,6 +41,14 @@ class CostEstimates:
     replays: np.ndarray | None = None
     default: int | None = None
     tie: float = 1.0
+    lacking: tuple[str, ...] = ()
+
+    @property
+    def predictors(self) -> str:
+        """Who predicts, and who for which kernel families instead."""
+        if not self.lacking:
+            return self.source
+        return f"{self.source} ({', '.join(self.lacking)}: the roofline model)"
 
 
 class CostEstimator(Protocol):

@@ -56,7 +56,8 @@ The first nine and `gathered_bytes` are those of `Work`. The others:
 - `scatter_bytes`: bytes that products add up at destinations;
 - `kernels`, `gemms`, `segment_sums`: how many there are in the launch;
 - `weight_groups`: runs of rows with one edge type, in all blocks; `weight_loads`: bytes of weights
-  loaded for them; `weight_bytes`: bytes of the weights that are used at all;
+  loaded for them; `weight_bytes`: bytes of the weights that are used at all; of sums of outer
+  products on a CPU: chunks of rows of one type, bytes of their sums, and of the types' sums;
 - `blocks`, `block_nodes`: blocks of destination nodes, hubs aside, and the nodes in one, on
   average; `unblocked`: 1 where the launch walks pairs or edges alone, in no blocks of nodes, or
   runs on a GPU, where all nodes are one block;

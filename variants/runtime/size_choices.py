@@ -57,7 +57,10 @@ class SizeChoices:
 
     def use_of(self, graph: HeteroGraph) -> LayerUse:
         """What graphs of this size share of it."""
-        return self._uses.setdefault(_size(graph), LayerUse())
+        size = _size(graph)
+        if size not in self._uses:
+            self._uses.setdefault(size, LayerUse())
+        return self._uses[size]
 
 
 def _size(graph: HeteroGraph) -> tuple[int, ...]:

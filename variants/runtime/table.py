@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
 from hetune.variants.graph.cuts import block_counts
+from hetune.variants.graph.type_chunks import most_chunks, num_chunks
 from hetune.variants.kernel.blocks import is_node_blocked
 from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.gpu_schedule import AnySchedule
@@ -24,6 +26,7 @@ from hetune.variants.kernel.nodes import (
     Outer,
     Rows,
     Schedule,
+    Traversal,
 )
 from hetune.variants.kernel.passes.phases import phased
 from hetune.variants.kernel.passes.softmax_forms import expanded, if_moderate
@@ -50,6 +53,10 @@ The graph's nodes and edges; `regrouped_edges`: its edges once for every group o
 gets an index of its own; the pairs that the variant has rows for; and how many launches it runs.
 """
 
+_FAMILIES: Mapping[type[Kernel], str] = MappingProxyType(
+    {Gemm: "product", Outer: "outer", Traversal: "traversal"}
+)
+"""Of launches of one kind of kernel."""
 _ELEMENT = 4
 _COLUMN = {name: position for position, name in enumerate(COLUMNS)}
 
@@ -75,6 +82,16 @@ class _Terms:
 
 
 @dataclass(frozen=True, slots=True)
+class _TypeSum:
+    """A sum of outer products of rows into those of types, and which row of a table it is."""
+
+    row: int
+    rows: Rows
+    types: Space
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Weights:
     """Edge-typed products of rows: where their types' runs are counted."""
 
@@ -91,8 +108,8 @@ class CandidateTable:
         device: That device.
         launches: The launch of each row, with softmaxes in the loops that the device has where no
             score is large, and its schedule.
-        families: The kernel family of each row: "product" (products alone), "traversal"
-            or "fused" (both).
+        families: The kernel family of each row: "product" (products alone), "outer" (a sum of
+            outer products), "traversal" or "fused" (products and traversals).
         rows_of: By variant, the rows of its launches, in order.
         place_of: By the id of what is asked for, the position of what it runs.
         default: The position of the default variant.
@@ -160,6 +177,7 @@ class CandidateTable:
         found[:, _COLUMN["blocks"]] = blocks = cuts[:rows]
         found[:, _COLUMN["block_nodes"]] = np.ceil(nodes / blocks)
         self._add_weights(found, domain, cuts[rows:])
+        self._add_sums(found, domain)
         if self._gpu is not None:
             found = np.concatenate((found, self._gpu.of(domain)), axis=1)
         return found
@@ -201,6 +219,15 @@ class CandidateTable:
         found[:, _COLUMN["weight_loads"]] = np.bincount(row, groups[run] * size, minlength=count)
         found[:, _COLUMN["weight_bytes"]] = np.bincount(row, used[run] * size, minlength=count)
 
+    def _add_sums(self, found: np.ndarray, domain: Domain) -> None:
+        """The chunks that rows of one type are summed in, and what their sums take."""
+        for each in self._sums:
+            counts = domain.rows_by_type(each.rows, each.types)
+            chunks, used = num_chunks(counts, most_chunks(each.size)), np.count_nonzero(counts)
+            found[each.row, _COLUMN["weight_groups"]] = chunks
+            found[each.row, _COLUMN["weight_loads"]] = chunks * each.size * _ELEMENT
+            found[each.row, _COLUMN["weight_bytes"]] = used * each.size * _ELEMENT
+
     # Preparation.
 
     def _prepare(self) -> None:
@@ -220,6 +247,7 @@ class CandidateTable:
         gathers: list[tuple[int, Term]] = []
         tables: list[tuple[int, Term]] = []
         typed: list[tuple[int, int, int]] = []
+        sums: list[_TypeSum] = []
         walks = [(row, Term(1, domains(launch))) for row, (launch, _) in enumerate(self.launches)]
         for row, (launch, schedule) in enumerate(self.launches):
             for name, position in structure_of(launch, schedule):
@@ -241,6 +269,13 @@ class CandidateTable:
                 if (run := self._run(kernel, launch, schedule)) is not None
                 and isinstance(kernel, Gemm)
             ]
+            if isinstance(schedule, Schedule):  # a GPU adds up as it comes
+                sums += (
+                    _TypeSum(row, kernel.rows, into.space, into.width)
+                    for kernel in launch.kernels
+                    if isinstance(kernel, Outer) and (into := launch.type_of(kernel.out))
+                )
+        self._sums = tuple(sums)
         for _, term in (*work, *gathers, *tables, *walks):
             for rows in (*term.rows, *((term.cap,) if term.cap else ())):
                 self._counted.setdefault(rows, len(self._counted))
@@ -294,4 +329,4 @@ def _family(launch: Launch) -> str:
     kinds = {type(kernel) for kernel in launch.kernels}
     if len(kinds) > 1:
         return "fused"
-    return "product" if kinds <= {Gemm, Outer} else "traversal"
+    return _FAMILIES[kinds.pop()]

@@ -47,7 +47,12 @@ def load_ogb(path: Path, options: NameOptions) -> HeteroGraph:
     return named_by_number(graph, options.known, relations=is_typed, node_types=False)
 
 
-def _hetero(folder: Path) -> HeteroGraph:
+def node_counts(folder: Path) -> dict[str, int]:
+    """Nodes of each type of a raw folder of several types.
+
+    Raises:
+        GraphFileError: The file is missing or has another form.
+    """
     counts_file = folder / "num-node-dict.csv.gz"
     with reading(counts_file, "OGB's node counts"):
         check_file(counts_file)
@@ -55,14 +60,32 @@ def _hetero(folder: Path) -> HeteroGraph:
         if len(row) != 1 or not all(isinstance(count, int) for count in row[0].values()):
             raise GraphFileError(f"{counts_file}: give a line of node types and a line of counts")
         counts: dict[str, int] = row[0]
-    edges: dict[CanonicalEtype, torch.Tensor] = {}
+    return counts
+
+
+def relations(folder: Path) -> dict[CanonicalEtype, Path]:
+    """The folders of the edge types of a raw folder, in order.
+
+    Raises:
+        GraphFileError: There are none, or one has another name.
+    """
+    found: dict[CanonicalEtype, Path] = {}
     for relation in sorted((folder / "relations").iterdir()):
         parts = relation.name.split("___")
         if len(parts) != 3:
             raise GraphFileError(f"{relation}: folders are called SRC___RELATION___DST")
-        edges[parts[0], parts[1], parts[2]] = torch.from_numpy(_edges(relation).T.copy())
-    if not edges:
+        found[parts[0], parts[1], parts[2]] = relation
+    if not found:
         raise GraphFileError(f"{folder / 'relations'} has no relation: fetch it again")
+    return found
+
+
+def _hetero(folder: Path) -> HeteroGraph:
+    counts = node_counts(folder)
+    edges = {
+        etype: torch.from_numpy(_edges(place).T.copy())
+        for etype, place in relations(folder).items()
+    }
     for (source, name, target), ends in edges.items():
         for ntype, ids in ((source, ends[0]), (target, ends[1])):
             check_range(name, ids, counts.get(ntype, 0), f"{ntype} nodes")
@@ -71,12 +94,12 @@ def _hetero(folder: Path) -> HeteroGraph:
 
 def _homogeneous(folder: Path) -> HeteroGraph:
     edges = _edges(folder)
-    nodes = _integers(folder / "num-node-list.csv.gz", 1)
+    nodes = integers(folder / "num-node-list.csv.gz", 1)
     if nodes.shape[0] != 1:
         raise GraphFileError(f"{folder} holds {nodes.shape[0]} graphs: only one can be loaded")
     etype = None
     if (folder / "edge_reltype.csv.gz").is_file():
-        etype = _integers(folder / "edge_reltype.csv.gz", 1)[:, 0]
+        etype = integers(folder / "edge_reltype.csv.gz", 1)[:, 0]
     num_nodes = int(nodes[0, 0])
     check_range("edge.csv.gz", torch.from_numpy(edges.ravel()), num_nodes, "nodes")
     if etype is not None and len(etype):
@@ -86,10 +109,10 @@ def _homogeneous(folder: Path) -> HeteroGraph:
 
 
 def _edges(folder: Path) -> np.ndarray:
-    edges = _integers(folder / "edge.csv.gz", 2)
+    edges = integers(folder / "edge.csv.gz", 2)
     stated_file = folder / "num-edge-list.csv.gz"
     if stated_file.is_file():
-        stated = int(_integers(stated_file, 1).sum())
+        stated = int(integers(stated_file, 1).sum())
         if stated != len(edges):
             raise GraphFileError(
                 f"{folder / 'edge.csv.gz'} has {len(edges)} edges but {stated_file.name} states "
@@ -98,7 +121,7 @@ def _edges(folder: Path) -> np.ndarray:
     return edges
 
 
-def _integers(path: Path, columns: int) -> np.ndarray:
+def integers(path: Path, columns: int) -> np.ndarray:
     """A gzipped CSV of integers without a header, int64 [rows, columns]."""
     with reading(path, "a CSV of integers"):
         # Gzip shrinks digits about fourfold.

@@ -165,7 +165,7 @@ def _of_nodes(body: _Body, buffer: str) -> tuple[_Body, tuple[ForEach, ...], _Bo
             loops.append(loop)
         else:
             after.append(statement)
-    inits = tuple(s for s in after if isinstance(s, Init) and s.name in sums)
+    inits = tuple(s for s in after if isinstance(s, Init) and s.name in sums and s.reduce == "sum")
     if len(inits) != len(sums):
         return None
     return inits, tuple(loops), tuple(s for s in after if s not in inits)
