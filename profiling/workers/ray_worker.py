@@ -12,10 +12,10 @@ from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import Trains
 from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.store.store import Store
-from hetune.profiling.workers.failures import LONGEST_PAUSE_SECONDS
+from hetune.profiling.workers.failures import LONGEST_PAUSE_SECONDS, message_of
 from hetune.profiling.workers.job_worker import JobWorker, Measures
 from hetune.profiling.workers.ray_machine import RayMachine, RayNode
-from hetune.variants.errors import HetuneError, InputError
+from hetune.variants.errors import InputError
 
 _CLOSE_SECONDS = 15.0
 _NO_MACHINES = (
@@ -49,6 +49,7 @@ class RayWorker:
         self._ray, self._store, self._supervisor = ray, store, supervisor
         self._rest_seconds = rest_seconds
         self._threads: dict[str, _MachineThread] = {}
+        self._has_machines = True
 
     def run(
         self,
@@ -80,8 +81,9 @@ class RayWorker:
     def _watch(self, stopped: Callable[[float], bool], poll_seconds: float) -> bool:
         """Begins with machines that are new, ends with those that are lost; whether to go on."""
         nodes = RayNode.listed(self._ray.nodes())
-        if not nodes:
+        if self._has_machines and not nodes:
             _log.warning("%s", _NO_MACHINES)
+        self._has_machines = bool(nodes)
         self._end_lost(nodes)
         self._threads = {id: each for id, each in self._threads.items() if each.is_alive()}
         for id in nodes.keys() - self._threads.keys():
@@ -159,7 +161,7 @@ class _MachineThread(threading.Thread):
     def __init__(self, node: RayNode, work: Callable[[_MachineThread], bool], pause: float) -> None:
         super().__init__(name=f"hetune-{node.host}", daemon=True)
         self.node, self.has_worked = node, False
-        self.error: HetuneError | None = None
+        self.error: Exception | None = None
         self._work, self._pause = work, pause
         self._over, self._wanted = threading.Event(), True
 
@@ -168,9 +170,9 @@ class _MachineThread(threading.Thread):
             self.has_worked = self._work(self)
         except _StoppedError:
             self.has_worked = True  # and has given something back
-        except HetuneError as error:
+        except Exception as error:
             self.error = error
-            _log.warning("%s", error)
+            _log.warning("%s: %s", self.node.host, message_of(error))
             self.wait(self._pause)  # before it is tried again
 
     def wait(self, seconds: float) -> bool:

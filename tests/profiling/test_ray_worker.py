@@ -75,10 +75,13 @@ def fakes(folder, stuck):
     return Fake
 
 
-def test_without_machines_it_says_how_to_start_them(store):
+def test_without_machines_it_says_how_to_start_them(store, caplog):
     worker = RayWorker(SimpleNamespace(nodes=lambda: [node("b", CPU=8)]), store)
     with pytest.raises(InputError, match="ray start --resources="):
         worker.run(lambda _: False, until_idle=True)
+    turns = iter([False, False, True])
+    worker.run(lambda _: next(turns))  # waits for some, and says so once
+    assert caplog.text.count("ray start --resources=") == 1
 
 
 @pytest.mark.slow
