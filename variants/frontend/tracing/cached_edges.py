@@ -58,10 +58,14 @@ class CachedLayer(EdgeModule):
         if not self._keeps:
             return found
         self._edges = found.edges
-        edges, weight = vars(self.module)[CACHE]
         values = {n: v for n, v in found.values.items() if not _is_weight(n, v)}
-        values = {**values, found.edges: edges, _WEIGHT: weight}
-        return replace(found, values=values, edge_features=())
+        del values[found.edges]
+        return replace(found, values={**values, **self.kept()}, edge_features=())
+
+    def kept(self) -> Mapping[str, Tensor]:
+        """The edges and weights of the cache."""
+        cache = vars(self.module)[CACHE]
+        return {} if cache is None else {self._edges: cache[0], _WEIGHT: cache[1]}
 
 
 def _is_weight(name: str, value: object) -> bool:
