@@ -6,9 +6,10 @@
     python benchmarks/selection.py --finals finals-1.db finals-2.db finals-3.db
 
 `measure` times all variants of RGCN, RGAT and HGT at widths {32, 64, 128, 256} squared on real
-graphs, into the store, under the campaign "selection-test". It may be stopped at any time (by
-`timeout 2h`, say), and goes on where it was: pair of widths by pair, small graphs first. Twelve
-large graphs get four pairs.
+graphs, into the store, under the campaign "selection-test"; with `--layers "gcn,rgcn gradient"`
+those of GCN, and of the stages of a gradient, on graphs that are not large. It may be stopped at
+any time (by `timeout 2h`, say), and goes on where it was: pair of widths by pair, small graphs
+first. Twelve large graphs get four pairs.
 
 `finals` measures anew the variants that came within 40% of the fastest, for the fastest of
 many noisy times is fast by luck as well: once for each file, in processes of their own
@@ -26,6 +27,7 @@ judge on some of them alone.
 """
 
 import argparse
+import functools
 import json
 import time
 from collections.abc import Sequence, Set
@@ -37,7 +39,7 @@ import torch
 from _graphs import names
 from _machine import commit, fingerprint, set_threads
 from _selection_finals import Key, finalists, key, settle
-from _selection_graphs import LAYERS, PAIRS, REAL, pairs, present, specs, split
+from _selection_graphs import LAYERS, PAIRS, REAL, pairs, present, programs, specs, split
 from rich.console import Console
 
 from hetune.clients.cli.models import show
@@ -129,10 +131,15 @@ def _specs(options: argparse.Namespace, console: Console) -> tuple[ProblemSpec, 
 def _is_asked_for(found: Problem | Measurement, options: argparse.Namespace) -> bool:
     return (
         found.threads == options.threads
-        and found.program.label in options.layers
         and (not options.graphs or found.graph in options.graphs)
-        and (not options.pairs or (found.program.d_in, found.program.d_out) in options.pairs)
+        and found.program.label in options.layers
+        and found.program.digest in _digests(found.program.label, tuple(options.pairs or PAIRS))
     )
+
+
+@functools.cache
+def _digests(layer: str, widths: tuple[tuple[int, int], ...]) -> Set[str]:
+    return {each.program.digest for pair in widths for each in programs(layer, *pair)}
 
 
 def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> int:

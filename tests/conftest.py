@@ -131,6 +131,31 @@ def _stores_are_opened_by_sqlite_alone() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _a_launch_patches_once() -> Iterator[None]:
+    """Triton's interpreter patches its language anew for each call of a function in a kernel."""
+    interpreter = sys.modules.get("triton.runtime.interpreter")
+    if interpreter is None:
+        yield
+        return
+    patched: set[int] = set()
+    patch_lang = interpreter._patch_lang
+
+    def patch_once(function: Callable[..., object]) -> object:
+        module = id(function.__globals__)
+        if module in patched:
+            return None  # only who launches restores
+        patched.add(module)
+        scope = patch_lang(function)
+        restore = scope.restore
+        scope.restore = lambda: (patched.clear(), restore())
+        return scope
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interpreter, "_patch_lang", patch_once)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _whatever_else_runs() -> Iterator[None]:
     """What tests measure counts on a busy machine, too, and runs keep their threads."""
     with pytest.MonkeyPatch.context() as patch:

@@ -19,11 +19,13 @@ from hetune.variants.frontend.kge.layer import ScoreLayer
 from hetune.variants.frontend.kge.tables import ScoreTables, Tables, bound_tables
 from hetune.variants.frontend.tracing.captured import captured
 from hetune.variants.runtime.function_candidates import FunctionCandidates
+from hetune.variants.runtime.modes import needs_gradients
 from hetune.variants.runtime.score_model import ScoreModel
 
-_LEAST_CHUNK = 4
+_LEAST_CHUNK, _LEAST_CHUNK_TRAINED = 32, 4
 """Triples that share negatives for these to be gathered and multiplied, rather than read edge by
-edge: fewer make too little of each row."""
+edge: fewer make too little of each row. Gradients edge by edge take longer than those of products.
+"""
 _OF_CALLS = frozenset(("heads", "rels", "tails", "negatives", "nodes", "side", "entity", "tail"))
 """Arguments that are no tables of the function's."""
 _MOST_KINDS = 64
@@ -110,7 +112,8 @@ class ScoreFunction:
         check_negatives(negatives, len(heads), side)
         given = self._bound(entity, tail, tables)
         count, chunk = negatives.shape[1], len(heads) // max(len(negatives), 1)
-        if chunk >= _LEAST_CHUNK:
+        is_trained = needs_gradients(lambda: (*given.entities.values(), *given.weights.values()))
+        if chunk >= (_LEAST_CHUNK_TRAINED if is_trained else _LEAST_CHUNK):
             candidates = self._candidates_of(given)
             scores = candidates.chunks(given, (heads, rels, tails), side, negatives)
             if scores is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from hetune.profiling.corpus import canonical, turned_round
@@ -60,11 +59,3 @@ def gradient_stages(program: LabeledProgram) -> tuple[Asked, ...]:
         for stage in stages
         if not (stage.is_weights or limitation(stage.program))
     )
-
-
-def all_asked(programs: Iterable[LabeledProgram], gradients: bool) -> Iterator[Asked]:
-    """What runs of each program, in order: the program itself, and perhaps its gradients."""
-    for program in programs:
-        yield Asked.of(program)
-        if gradients:
-            yield from gradient_stages(program)

@@ -12,7 +12,7 @@ from itertools import product, zip_longest
 
 import numpy as np
 
-from hetune.profiling.campaign.asked import Asked, all_asked
+from hetune.profiling.campaign.asked import Asked, gradient_stages
 from hetune.profiling.campaign.estimate import affordable_variants, least_variants
 from hetune.profiling.corpus import size_of
 from hetune.profiling.corpus.draw import generator
@@ -78,7 +78,7 @@ class Campaign:
         sample: Draws some combinations for each graph; None for all.
         limits: What measuring may cost.
         device: What variants are for: "cpu", or "cuda" with one thread for all problems.
-        gradients: Whether the stages of the programs' gradients are run, too.
+        gradients: Programs the stages of whose gradients are run, too.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Campaign:
     sample: Sample | None = None
     limits: Limits = Limits()  # noqa: RUF009  frozen
     device: Device = "cpu"
-    gradients: bool = False
+    gradients: tuple[LabeledProgram, ...] = ()
 
 
 def problems(campaign: Campaign) -> tuple[ProblemSpec, ...]:
@@ -104,7 +104,8 @@ def problems(campaign: Campaign) -> tuple[ProblemSpec, ...]:
     """
     rng = generator("campaign", campaign.sample.seed if campaign.sample else 0)
     order = rng.permutation(len(campaign.graphs))
-    asked = tuple(all_asked(campaign.programs, campaign.gradients))
+    asked = [Asked.of(program) for program in campaign.programs]
+    asked += [stage for program in campaign.gradients for stage in gradient_stages(program)]
     rows = [_of_graph(campaign, asked, campaign.graphs[place], rng) for place in order]
     mixed = [problem for turn in zip_longest(*rows) for problem in turn if problem]
     return tuple(dict.fromkeys(mixed))

@@ -64,13 +64,6 @@ class ConfigTable:
             raise self.wrong(key, f"take of {_some(known)}")
         return found
 
-    def flag(self, key: str) -> bool:
-        """A boolean; false where nothing is said."""
-        value = self.data.get(key, False)
-        if not isinstance(value, bool):
-            raise self.wrong(key, "give true or false")
-        return value
-
     def fields(self, key: str, kind: type[_Made]) -> _Made | None:
         """A dataclass of what the table of that key holds; None where there is none."""
         if key not in self.data:

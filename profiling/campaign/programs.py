@@ -28,13 +28,29 @@ def programs_of(table: ConfigTable, folder: Path | None) -> tuple[LabeledProgram
         _own(ConfigTable(entry, f"{table.where}, programs[{number}]"), folder)
         for number, entry in enumerate(table.entries("programs"))
     )
-    inner = ConfigTable(table.data.get("homogeneous", {}), f"{table.where}, homogeneous")
-    inner.check(("layers", "widths", "squared", "heads"))
-    is_all = not (own or inner.data or "kernels" in table.data)
+    inner = _inner(table, "homogeneous")
+    is_all = not (own or inner.data or {"kernels", "gradients"} & table.data.keys())
     names = table.choices("layers", [*LAYERS], [*LAYERS] if is_all else ())
     names += table.choices("kernels", [*KERNELS], ())
     others = inner.choices("layers", [*HOMOGENEOUS], [*HOMOGENEOUS] if inner.data else ())
     return (*_presets(table, names), *_presets(inner, others), *own)
+
+
+def gradients_of(table: ConfigTable) -> tuple[LabeledProgram, ...]:
+    """The layers whose gradients a campaign runs: those of its table ``gradients``.
+
+    Raises:
+        CampaignError: As `programs_of`.
+    """
+    inner, known = _inner(table, "gradients"), (*LAYERS, *HOMOGENEOUS)
+    return _presets(inner, inner.choices("layers", known, known if inner.data else ()))
+
+
+def _inner(table: ConfigTable, key: str) -> ConfigTable:
+    """Layers with widths and heads of their own."""
+    inner = ConfigTable(table.data.get(key, {}), f"{table.where}, {key}")
+    inner.check(("layers", "widths", "squared", "heads"))
+    return inner
 
 
 def _presets(table: ConfigTable, names: list[str]) -> tuple[LabeledProgram, ...]:

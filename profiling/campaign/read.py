@@ -14,7 +14,7 @@ import torch
 
 from hetune.profiling.campaign.campaign import Campaign, Sample
 from hetune.profiling.campaign.config_table import ConfigTable, is_count
-from hetune.profiling.campaign.programs import programs_of
+from hetune.profiling.campaign.programs import gradients_of, programs_of
 from hetune.profiling.corpus import recipe
 from hetune.profiling.corpus.options import Scalar
 from hetune.profiling.corpus.recipes import innermost
@@ -30,8 +30,8 @@ PRESETS = ("smoke", "default", "full", "gpu")
 """Campaigns that ship with hetune."""
 
 _KEYS = (
-    *("name", "graphs", "corpus", "layers", "kernels", "homogeneous", "programs"),
-    *("widths", "squared", "heads", "gradients"),
+    *("name", "graphs", "corpus", "layers", "kernels", "homogeneous", "gradients", "programs"),
+    *("widths", "squared", "heads"),
     *("threads", "variants", "sample", "limits", "device"),
 )
 _ALL = "all"
@@ -112,7 +112,7 @@ def parse(
         sample=table.fields("sample", Sample),
         limits=table.fields("limits", Limits) or Limits(),
         device=_device(table),
-        gradients=table.flag("gradients"),
+        gradients=gradients_of(table),
     )
 
 

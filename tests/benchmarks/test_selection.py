@@ -51,6 +51,17 @@ def test_hgt_gets_canonical_graphs_and_no_family_is_a_generated_one():
     assert len({spec.graph.family for spec in wanted}) == 9
 
 
+def test_stages_of_gradients_are_judged_on_graphs_that_are_not_large():
+    few = [graph for graph in GRAPHS if graph.name in ("umls", "imdb")]
+    wanted = specs(few, ["hgt", "hgt gradient"], [(64, 64)])
+    assert [(s.graph.name, s.program.label, s.graph.kind) for s in wanted] == [
+        ("umls", "hgt", "file"),
+        ("umls", "hgt gradient", "file"),
+        ("umls", "hgt gradient", "reversed"),
+        ("imdb", "hgt", "file"),
+    ]
+
+
 def test_drawn_twins_of_real_graphs_are_not_trained_on():
     found = [problem(f, f, {"a": 1.0}) for f in ("hub", "aifb", "fb15k", "real/rdf", "road")]
     training, judged = split(found)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 import torch
 from torch.linalg import vector_norm
 
 import hetune
 from hetune.errors import InputError
+from hetune.variants.runtime.function_candidates import FunctionCandidates
 
 ENTITIES, RELATIONS, WIDTH = 13, 3, 6
 RANDOM = torch.Generator().manual_seed(0)
@@ -116,6 +119,26 @@ def test_chunks_of_negatives(name):
         found = score.corrupt(*triples, negatives, **options)
         torch.testing.assert_close(found.double(), want, rtol=1e-5, atol=1e-5)
         assert score.corrupt(*(ids[:0] for ids in triples), negatives, **options).shape == (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("count", "is_trained", "wanted"), [(31, 0, 0), (32, 0, 1), (3, 1, 0), (4, 1, 1)]
+)
+def test_negatives_are_products_where_enough_triples_share_them(
+    count, is_trained, wanted, monkeypatch
+):
+    chunks, by_products = FunctionCandidates.chunks, Mock()
+    monkeypatch.setattr(
+        FunctionCandidates, "chunks", lambda *args: (by_products(), chunks(*args))[1]
+    )
+    ids, negatives = torch.zeros(count, dtype=torch.int64), torch.arange(5)[None]
+    with torch.set_grad_enabled(bool(is_trained)):
+        found = hetune.kge.score(distmult).corrupt(
+            ids, ids, ids, negatives, entity=ENTITY, r=RELATION
+        )
+    assert by_products.call_count == wanted
+    exact = (ENTITY[0] * RELATION[0] * ENTITY[:5]).sum(1)
+    torch.testing.assert_close(found, exact.expand(count, -1), rtol=1e-5, atol=1e-5)
 
 
 def test_what_does_not_fit_is_refused():

@@ -168,7 +168,9 @@ class TestPykeen:
         )
         return model, facts
 
-    @pytest.mark.parametrize("name", ["TransH", "TransR", "RESCAL", "SimplE", "MuRE"])
+    @pytest.mark.parametrize(
+        "name", ["TransH", "TransR", "RESCAL", "SimplE", "MuRE", "ComplEx", "RotatE"]
+    )
     def test_scores_and_gradients_are_those_of_float64(self, pykeen, name):
         model, _ = self.made(pykeen, name)
         compiled, batch, up = hetune.compile(model), torch.stack(triples(), 1), torch.randn(TRIPLES)

@@ -111,8 +111,9 @@ def test_the_best_are_scored_in_batches_that_fit():
 
 
 class NotNumbers(Table):
-    def all(self, nodes, rels, *, side):
-        return super().all(nodes, rels, side=side) * float("nan")
+    def __init__(self, of_tail=slice(None), of_head=slice(None)):
+        super().__init__()
+        self.table[of_head, :, of_tail] = float("nan")
 
 
 class OneRow(Table):
@@ -134,10 +135,25 @@ class OneRow(Table):
         (Table(), drawn(3, 1).unbind(1), {}, "triples is a tuple: give a tensor"),
         (Table(), drawn(3, 1), {"k": (0,)}, "ranks are at least 1"),
         (Table(), drawn(3, 1), {"ties": "fair"}, "give one of realistic"),
-        (NotNumbers(), drawn(3, 1), {}, "not a number"),
         (OneRow(), drawn(3, 1), {}, "a row of scores for each"),
     ],
 )
 def test_refusals(scores, triples, options, message):
     with pytest.raises(InputError, match=message):
         rank(scores, triples, **options)
+
+
+@pytest.mark.parametrize(
+    ("scores", "side", "message"),
+    [
+        (NotNumbers(of_tail=7), "tail", r"entity 7 as the tail is .* the rows of entity 7 in"),
+        (NotNumbers(of_head=7), "head", r"entity 7 as the head is .* the rows of entity 7 in"),
+        (NotNumbers(of_head=4), "tail", r"entity 0 as .* rows of entity 4 or relation 2 in"),
+    ],
+)
+def test_a_score_that_is_no_number_is_refused_by_whose_row_it_is(scores, side, message):
+    """Last or first would both be a rank that nobody gave it."""
+    with pytest.raises(InputError, match=message):
+        rank(scores, torch.tensor([[4, 2, 4]]), sides=(side,))
+    with pytest.raises(InputError, match=message):
+        top_k(scores, torch.tensor([4]), torch.tensor([2]), k=1, side=side)

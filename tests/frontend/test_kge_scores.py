@@ -6,6 +6,7 @@ import copy
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from hetune.variants.frontend.kge.layer import RowPlace, ScoreArgument, ScoreLay
 from hetune.variants.frontend.kge.trace import trace_score
 from hetune.variants.graph.edge_batch import BatchIndex, EdgeBatch
 from hetune.variants.program.nodes import Linear
+from hetune.variants.runtime.compiled import CompiledLayer
 from hetune.variants.runtime.fallback import FallbackWarning
 
 ENTITIES, RELATIONS, TRIPLES, WIDTH = 40, 5, 90, 8
@@ -168,6 +170,19 @@ def test_negatives_take_the_place_of_heads_or_tails(side, chunks):
     check(found, torch.stack(columns, 1), given)
 
 
+@pytest.mark.parametrize("relations", [1, 3000])
+def test_there_may_be_one_relation_or_thousands(relations):
+    """More than there are triples, whose products are made relation by relation."""
+    random = torch.Generator().manual_seed(3)
+    shapes = (relations, WIDTH), (relations, WIDTH, WIDTH)
+    r, matrix = (torch.randn(shape, generator=random).requires_grad_() for shape in shapes)
+    rels, given = torch.randint(relations, (TRIPLES,), generator=random), {"entity": E}
+    for batch in ((HEADS, rels, TAILS), (HEADS[:1].expand(TRIPLES), rels * 0, TAILS * 0 + 1)):
+        found = hetune.kge.scores["transr"](*batch, r=(r, matrix), **given)
+        tables = {**given, "r": (r, matrix)}
+        check(found, expected_scores("transr", tables, batch), tables)
+
+
 def test_all_triples_may_be_one_and_at_distance_0():
     """Whose gradient is 0, as that of torch's norms."""
     same = (torch.full((6,), 3),) * 3
@@ -180,6 +195,45 @@ def test_all_triples_may_be_one_and_at_distance_0():
     assert nothing.shape == (0,)
     nothing.sum().backward()
     assert not entity.grad.any()
+
+
+def distance(h, r, t):
+    return -(h + r - t).abs().sum()
+
+
+def halves(h, r, t):
+    """Real and imaginary parts one after the other."""
+    (a, b), (c, d), (e, f) = (x.chunk(2) for x in (h, r, t))
+    return ((a * c - b * d) * e + (a * d + b * c) * f).sum()
+
+
+def pairs(h, r, t):
+    """Real parts next to imaginary ones."""
+    (a, b), (c, d), (e, f) = (x.view(-1, 2).unbind(1) for x in (h, r, t))
+    return -(torch.cat([a * c - b * d - e, a * d + b * c - f])).norm()
+
+
+def uneven(h, r, t):
+    """Of no one width: the last two, which meet the first; and one number."""
+    return (h[-2:] * t[:2]).sum() * r[1] + (h[1:] * t[:-1]).sum()
+
+
+@pytest.mark.parametrize(
+    ("function", "width", "is_compiled"),
+    [
+        *((halves, 2 * width, False) for width in (1, 7)),
+        *((pairs, 2 * width, True) for width in (1, 31)),
+        (uneven, 6, True),
+    ],
+)
+def test_parts_of_entities_rows(function, width, is_compiled, monkeypatch):
+    if not is_compiled:
+        compiled = selection.compile
+        monkeypatch.setattr(selection, "compile", lambda one, **_: compiled(one, backend="torch"))
+    given = {"entity": table(ENTITIES, width), "r": table(RELATIONS, width)}
+    of = [given["entity"], given["r"], given["entity"]]
+    each = [rows(tables, ids) for tables, ids in zip(of, BATCH, strict=True)]
+    check(hetune.kge.score(function)(*BATCH, **given), torch.vmap(function)(*each), given)
 
 
 def test_what_is_no_program_runs_in_torch():
@@ -408,6 +462,34 @@ def test_batches_in_a_row_take_the_place_of_each_other(monkeypatch):
         if step == 2:
             made.clear()
     assert not made
+
+
+def test_calls_in_a_row_see_what_has_changed(monkeypatch):
+    """They are read as the first was, unless something else is given than it had."""
+    read, reads = CompiledLayer._run_once, Mock()
+    monkeypatch.setattr(CompiledLayer, "_run_once", lambda *args: (reads(), read(*args))[1])
+    score, entity, relation = hetune.kge.score(distance), E.detach().clone(), R.detach().clone()
+
+    def check_call(entity, batch=BATCH, **options):
+        found = score(*batch, entity=entity, r=relation, **options)
+        torch.testing.assert_close(
+            found, -(entity[batch[0]] + relation[batch[1]] - entity[batch[2]]).abs().sum(1)
+        )
+
+    with torch.no_grad():
+        check_call(entity)
+        before = reads.call_count
+        for change in (entity.zero_, relation.neg_):
+            check_call(entity, tuple(ids.flip(0) for ids in BATCH))
+            change()
+        check_call(entity, tuple(ids[::2].int() for ids in BATCH))
+        check_call(E.detach()[:-3].contiguous())
+        with pytest.raises(InputError, match=r"heads\[0\] is 40"):
+            score(HEADS + 40 - HEADS[0], RELS, TAILS, entity=entity, r=relation)
+        assert reads.call_count == before + 2  # of fewer entities, and of more again
+    tables = entity.requires_grad_()
+    score(*BATCH, entity=tables, r=relation).sum().backward()
+    assert tables.grad.any()
 
 
 def test_a_batch_with_an_index_takes_no_other_ids():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import warnings
+from functools import cache
 from unittest.mock import patch
 
 import pytest
@@ -25,7 +26,7 @@ from hetune.variants.testing.layer_gradients import (
 )
 
 EDGES = torch.randint(0, 90, (2, 700), generator=torch.Generator().manual_seed(0))
-NODES = 99
+NODES, OTHERS = 99, EDGES.flip(0)
 REASONS = (
     r"has rows side by side",
     r"is a sum at sources",
@@ -60,21 +61,29 @@ def close(found, layer, arguments):
     near(found, exact(layer, arguments))
 
 
-@pytest.mark.parametrize("name", CASES)
-@torch.no_grad()
-def test_all_variants_give_the_layers_results(name):
+@cache
+def compiled_cases(name):
+    """Each case's layer, compiled, its arguments, and why some of it is not; tests share them."""
     torch.manual_seed(0)
+    found = []
     for case in CASES[name]:
         layer = case.make().eval()
         arguments = arguments_on(EDGES, NODES, case.given)
-        layer(**arguments)  # lazy parameters
-        expected = exact(layer, arguments)
-        with warnings.catch_warnings(record=True) as told:
+        with torch.no_grad(), warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always", FallbackWarning)
+            layer(**arguments)  # lazy parameters
             compiled = compile_layer(layer, backend="torch")
-            near(compiled(**arguments), expected)
-        for warning in told:
-            reason = str(warning.message)
+            near(compiled(**arguments), exact(layer, arguments))
+        found.append((layer, compiled, arguments, [str(warning.message) for warning in told]))
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+@torch.no_grad()
+def test_all_variants_give_the_layers_results(name):
+    for layer, compiled, arguments, told in compiled_cases(name):
+        expected = exact(layer, arguments)
+        for reason in told:
             assert any(re.search(known, reason) for known in REASONS), reason
         for variant in compiled.variants:
             near(compiled(**arguments, variant=variant), expected)
@@ -82,17 +91,13 @@ def test_all_variants_give_the_layers_results(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_are_the_layers(name):
-    torch.manual_seed(0)
-    case = CASES[name][0]
-    layer = case.make().eval()
-    arguments = arguments_on(EDGES, NODES, case.given)
-    layer(**arguments)  # lazy parameters
-    with warnings.catch_warnings(record=True) as told:
+    layer, compiled, arguments, told = compiled_cases(name)[0]
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", FallbackWarning)
-        compiled = compile_layer(layer, backend="torch")
         found = gradients_of(compiled, arguments)
+    told = told + [str(warning.message) for warning in warned]
     assert compiled.status().has_gradients or told
-    assert all("gradients" not in str(warning.message) for warning in told)
+    assert all("gradients" not in reason for reason in told)
     own, exact = gradients_of(layer, arguments), exact_gradients_of(layer, arguments)
     assert gradient_error(found, exact) <= gradient_tolerance(own, exact)
 
@@ -308,13 +313,74 @@ def test_other_calls_run_uncompiled_or_are_refused():
     assert layer.bias.grad is not None
 
 
+CACHED = {
+    "GCN": lambda: pyg.GCNConv(WIDTH, 4, cached=True),
+    "APPNP": lambda: pyg.APPNP(2, 0.2, cached=True),
+    "no norm": lambda: pyg.GCNConv(WIDTH, 4, cached=True, normalize=False),
+}
+
+
+@pytest.mark.parametrize("make", CACHED.values(), ids=CACHED)
+def test_cached_edges_are_kept_as_the_layer_keeps_them(make):
+    arguments, layer = arguments_on(EDGES, NODES, ("edge_weight",)), make().eval()
+    own, compiled = copy.deepcopy(layer), compile_layer(layer, backend="torch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        for edges in (EDGES, EDGES, OTHERS, EDGES[:, :60], None, OTHERS, OTHERS, EDGES):
+            if edges is None:
+                for each in (layer, own):
+                    each.reset_parameters()
+                own.load_state_dict(layer.state_dict())
+                continue
+            given = arguments["x"], edges, arguments["edge_weight"][: edges.shape[1]]
+            with torch.no_grad():
+                near(compiled(*given), own(*given))
+    assert compiled.status().is_compiled
+
+
+SETS = {
+    "GCN": lambda: pyg.GCNConv(WIDTH, 4),
+    "SAGE": lambda: pyg.SAGEConv(WIDTH, 4, "max"),
+    "GIN": lambda: pyg.GINConv(nn.Sequential(nn.Linear(WIDTH, 8), nn.ReLU(), nn.Linear(8, 4))),
+    "TAG": lambda: pyg.TAGConv(WIDTH, 4, K=2),
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_several_sets_of_features_share_a_graph(name):
+    layer, shape = SETS[name]().eval(), (2, 3, NODES) if name == "GCN" else (3, NODES)
+    compiled = compile_layer(layer, backend="cpp" if name == "GCN" else "torch")
+    arguments = {"x": torch.randn(*shape, WIDTH), "edge_index": EDGES}
+    for count in (NODES, NODES + 1):
+        arguments["x"] = torch.randn(*shape[:-1], count, WIDTH)
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("error", FallbackWarning)
+            close(compiled(**arguments), layer, arguments)
+    found, own = gradients_of(compiled, arguments), gradients_of(layer, arguments)
+    exact = exact_gradients_of(layer, arguments)
+    assert gradient_error(found, exact) <= gradient_tolerance(own, exact)
+
+
+class Flattened(pyg.MessagePassing):
+    """Takes rows of two axes of each node."""
+
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=x.flatten(1))
+
+
 @torch.no_grad()
-def test_cached_layers_run_uncompiled():
-    compiled = compile_layer(pyg.GCNConv(WIDTH, 4, cached=True), backend="torch")
+def test_rows_of_two_axes_are_no_sets():
+    layer, arguments = Flattened(), {"x": torch.randn(NODES, 3, WIDTH), "edge_index": EDGES}
+    close(compile_layer(layer, backend="torch")(**arguments), layer, arguments)
+
+
+@torch.no_grad()
+def test_cached_features_are_left_to_the_layer():
     arguments = arguments_on(EDGES, NODES, ())
+    compiled = compile_layer(pyg.SGConv(WIDTH, 4, cached=True), backend="torch")
     with pytest.warns(FallbackWarning, match="cached=True keeps to its first graph"):
         first = compiled(**arguments)
-    assert torch.equal(first, compiled(arguments["x"], EDGES[:, :9]))
+    assert torch.equal(first, compiled(2 * arguments["x"], EDGES[:, :9]))
 
 
 def test_models_of_such_layers_are_compiled():

@@ -10,7 +10,7 @@ from tests.frontend.message_passing_cases import WIDTH, pyg
 from torch import nn
 
 import hetune
-from hetune.variants.program.nodes import Space
+from hetune.variants.program.nodes import Dot, Linear, Space
 
 NODES, RELATIONS = 61, 4
 RANDOM = torch.Generator().manual_seed(0)
@@ -129,6 +129,8 @@ def test_options_of_relational_layers_are_traced(name):
     if name == "edge features":
         given.append(torch.randn(EDGES.shape[1], WIDTH, requires_grad=True))
     model = OPTIONS[name]().eval()
+    for parameter in model.parameters():  # some of PyG's are never set
+        nn.init.normal_(parameter, std=0.3)
     rows = (x, x[: NODES - 1]) if name == "pairs" else x
     if name == "pairs":
         given[0] = EDGES.clamp(max=NODES - 2)
@@ -137,6 +139,9 @@ def test_options_of_relational_layers_are_traced(name):
         warnings.simplefilter("error", hetune.FallbackWarning)
         found, expected = compiled(rows, *given), model(rows, *given)
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    if name == "edge features":  # a row's scores are inner products: weights come first
+        ops = [let.op for let in compiled._adapter.program.lets]
+        assert sum(isinstance(op, Dot) for op in ops) == sum(isinstance(op, Linear) for op in ops)
     inputs = [x, *model.parameters(), *(rows for rows in given if rows.requires_grad)]
     gradients, wanted = (
         torch.autograd.grad(result.square().sum(), inputs, allow_unused=True)

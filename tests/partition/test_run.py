@@ -16,7 +16,8 @@ from hetune.variants.errors import InputError, MemoryLimitError, PartitionError,
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.partition import executor, run
 from hetune.variants.partition.journal import Journal
-from hetune.variants.partition.layers import PartitionedLayer, partitioned_layers
+from hetune.variants.partition.layers import PartitionedLayer
+from hetune.variants.partition.model_layers import partitioned_layers
 from hetune.variants.partition.part_run import read_part, run_part
 from hetune.variants.partition.partitions import GraphPartitions
 from hetune.variants.partition.row_files import RowWriter, identity_of, open_rows
@@ -37,6 +38,14 @@ GRAPH = typed_graph([300, 200], [(0, 1, 900), (1, 0, 900), (0, 0, 2000), (1, 1, 
 X = torch.randn(GRAPH.num_nodes, WIDTH, generator=torch.Generator().manual_seed(0))
 PARTS = GraphPartitions(GRAPH, 100)
 RANGES = len(PARTS.bounds) - 1
+
+
+EXACT = {
+    "rgcn": "dst/b1024",
+    "rgat": "dst+weights-first+edge-scores+one-pass/b1024",
+    "hgt": "dst+scores-dst+folded+one-pass/b1024",
+}
+"""Variants that compute nothing for nodes that edges only come from, and have the same bits."""
 
 
 def layer(kind: str, graph: HeteroGraph = GRAPH) -> hetune.CompiledLayer:
@@ -62,7 +71,7 @@ def in_memory(layer: hetune.CompiledLayer, x: Tensor, variant: str | None = None
 def part_rows(
     layer: PartitionedLayer, first: int, last: int, variant: str | None = None
 ) -> tuple[Tensor, str]:
-    inputs = read_part(layer, PARTS, X.numpy(), first, last, 1 << 30)
+    inputs = read_part(layer, PARTS, (X.numpy(),), first, last, 1 << 30)
     return run_part(layer, PARTS, inputs, 1 << 30, variant)
 
 
@@ -72,7 +81,7 @@ def test_rows_have_the_bits_of_a_run_in_memory(kind):
     (prepared,) = partitioned_layers([compiled])
     named = [each for each in compiled.variants if each.endswith("b1024")]
     hybrid = next(each for each in named if "hybrid" in each)
-    some = (*named[:2], "dst/b1024", hybrid) if kind == "rgcn" else (hybrid,)
+    some = (*named[:2], "dst/b1024", hybrid) if kind == "rgcn" else (hybrid, EXACT[kind])
     for variant in some:
         whole = in_memory(compiled, X, variant)
         for first in range(0, RANGES, 5):
@@ -82,10 +91,24 @@ def test_rows_have_the_bits_of_a_run_in_memory(kind):
             low, high = PARTS.bounds[first], PARTS.bounds[last]
             assert np.array_equal(rows.numpy(), whole[low:high]), (variant, first)
     # What is chosen computes nothing for other nodes than the range's, where the layer allows it.
-    assert (prepared.bipartite is not None) == (kind != "hgt")
-    assert ("dst/b1024" in prepared.exact) == (kind == "rgcn")
+    assert prepared.is_bipartite(GRAPH)
+    assert EXACT[kind] in prepared.exact
+    assert hybrid not in prepared.exact
     rows, ran = part_rows(prepared, 0, 9)
     assert ran in named or ran.endswith(("/b256", "/b4096"))
+    np.testing.assert_allclose(rows.numpy(), whole[: len(rows)], rtol=1e-5, atol=1e-5)
+
+
+def test_a_layer_for_types_in_another_order_runs_on_all_nodes():
+    ntypes, etypes = GRAPH.metadata()
+    torch.manual_seed(0)
+    module = hetune.nn.HGT(WIDTH, WIDTH, (ntypes, etypes[::-1])).eval()
+    compiled = hetune.compile(module)
+    (prepared,) = partitioned_layers([compiled])
+    assert prepared.bipartite is not None
+    assert not prepared.is_bipartite(GRAPH)
+    rows, _ = part_rows(prepared, 0, 9)
+    whole = in_memory(compiled, X)
     np.testing.assert_allclose(rows.numpy(), whole[: len(rows)], rtol=1e-5, atol=1e-5)
 
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import logging
 import math
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
-from pathlib import Path
 from threading import Barrier
 from typing import Any
 
 from sqlalchemy import create_engine, text
+from tests.profiling._forked import run
 from tests.profiling._made_up import MACHINE, OTHER_MACHINE, OTHER_PROGRAM, measurement
 
 from hetune.profiling.records import LaunchRecord, Status
@@ -25,10 +23,8 @@ from hetune.profiling.store.prune import Prune, matching, remove
 from hetune.profiling.store.store import ALL, AddedCounts, Store, Tally
 from hetune.variants.errors import InputError, StoreError
 
-_KILLED = Path(__file__).with_name("killed_writers.py")
 _WRITERS = 4
 _KILLS = 8
-_DEADLINE_SECONDS = 300
 
 
 class StoreConformance:
@@ -345,10 +341,7 @@ class StoreConformance:
 
     def test_killed_writers_leave_whole_batches(self, url: str) -> None:
         """SIGKILL at random points: what was acknowledged is there, and nothing in halves."""
-        command = [sys.executable, str(_KILLED), url, str(_KILLS)]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_DEADLINE_SECONDS, check=False
-        )
+        done = run("killed_writers", url, str(_KILLS))
         assert done.returncode == 0, done.stderr
         assert f"{_KILLS} writers killed" in done.stdout, done.stdout
 

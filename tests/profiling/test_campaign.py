@@ -25,12 +25,13 @@ from hetune.profiling.campaign import (
     units,
     units_seconds,
 )
+from hetune.profiling.campaign.asked import gradient_stages
 from hetune.profiling.campaign.estimate import affordable_variants, least_variants, problem_seconds
 from hetune.profiling.corpus import FAMILIES, build, recipe, size_of, turned_round
 from hetune.profiling.jobs.queue import _digest
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import plan_ids, units_of
-from hetune.profiling.units import ProblemSpec
+from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.errors import CampaignError, GraphError
 from hetune.variants.frontend.presets import HOMOGENEOUS, KERNELS, LAYERS, labeled_preset
 from hetune.variants.passes.backward import backward
@@ -60,7 +61,11 @@ def test_every_key_is_read(tmp_path):
         threads = ["all", 1]
         variants = "hybrid*"
         device = "cuda"
-        gradients = true
+
+        [gradients]
+        layers = "gat"
+        squared = [8]
+        heads = [2]
 
         [corpus]
         graphs = 2
@@ -105,7 +110,7 @@ def test_every_key_is_read(tmp_path):
     assert found.sample == Sample(3, 5.0, 1)
     assert found.limits == Limits(rounds=8, memory_bytes=1_000_000_000)
     assert found.device == "cuda"
-    assert found.gradients
+    assert found.gradients == (labeled_preset("gat", 8, 8, 2),)
 
 
 def test_the_example_in_the_documents_is_a_campaign(tmp_path):
@@ -244,11 +249,11 @@ def test_programs_without_types_take_two_turns():
 
 
 def test_stages_of_gradients_are_problems_on_graphs_and_on_reversed_ones():
-    inner = {"layers": ["gat"], "squared": [8]}
-    found = problems(parsed(gradients=True, layers=["rgcn"], squared=[8, 16], homogeneous=inner))
+    inner = {"layers": ["rgcn", "gat"], "squared": [8, 16]}
+    found = problems(parsed(layers=["hgt"], gradients=inner))
     labels = Counter(p.program.label for p in found)
-    assert labels == {"rgcn": 2, "rgcn gradient": 4, "gat": 1, "gat gradient": 2}
-    [graph] = {p.graph for p in found if p.program.label == "rgcn"}
+    assert labels == {"hgt": 1, "rgcn gradient": 4, "gat gradient": 4}
+    [graph] = {p.graph for p in found if p.program.label == "hgt"}
     expected = {
         (LabeledProgram.of(stage.program).digest, stage.is_reversed)
         for width in (8, 16)
@@ -270,27 +275,26 @@ def _stages(program: Program) -> list[Stage]:
 
 def test_gradients_have_the_graphs_that_their_layers_have(tmp_path):
     (tmp_path / "mine.txt").write_text("a r b\n")
-    data = {"graphs": [{"kind": "file", "path": "mine.txt"}], "squared": [8], "gradients": True}
+    data = {"graphs": [{"kind": "file", "path": "mine.txt"}]}
     for layer, is_canonical in {"rgcn": False, "hgt": True}.items():
-        found = problems(parse({**data, "layers": layer}, "c", folder=tmp_path))
+        inner = {"layers": layer, "squared": [8]}
+        found = problems(parse({**data, "gradients": inner}, "c", folder=tmp_path))
         options = [dict(p.graph.options) for p in found]
         canonical = {o.get("canonical", o.get("of.canonical", False)) for o in options}
         assert canonical == {is_canonical}
 
 
 def test_a_program_without_gradients_is_refused():
-    text = (
-        "program p(x: node[2,3,6] feature, w: shared[3,6])\n  a: node[2,3] = dot x w\n  return a\n"
-    )
-    data = {**ROADS, "programs": [{"name": "mine", "text": text}], "gradients": True}
+    text = "program p(x: node[2,3,6] feature, w: shared[3,6])\n"
+    text += "  a: node[2,3] = dot x w\n  return a\n"
     with pytest.raises(CampaignError, match="mine has no gradients: "):
-        problems(parse(data, "c"))
+        gradient_stages(LabeledProgram.parse(text, "mine"))
 
 
 def test_sums_over_everything_are_not_drawn_where_nothing_can_check_them():
     data = {"corpus": {"graphs": 6, "least_edges": 100_000, "most_edges": 1_000_000}}
-    data |= {"graphs": [], "squared": [32, 256], "layers": ["rgcn"]}
-    data |= {"gradients": True, "sample": {"per_graph": 6}}
+    inner = {"squared": [32, 256], "layers": ["rgcn"]}
+    data |= {"graphs": [], **inner, "gradients": inner, "sample": {"per_graph": 6}}
     sizes = [(sum(size_of(p.graph)), p.program) for p in problems(parsed(**data))]
     sums = {size * p.d_in for size, p in sizes if p.label == "rgcn gradient"}
     assert 1 << 21 < max(sums) <= 1 << 24
@@ -448,13 +452,18 @@ def test_presets_are_campaigns_of_generated_graphs(preset):
     assert kinds <= {"typed", "road", "clique", "community"}
 
 
+@functools.cache
+def units_of_preset(preset: str) -> tuple[Unit, ...]:
+    return units(load(preset, threads=2))
+
+
 @pytest.mark.parametrize(
     ("preset", "minutes", "most_units", "most_programs"),
-    [("smoke", 2, 1_500, 3), ("default", 22, 14_000, 120)],
+    [("smoke", 2, 1_500, 3), ("default", 20, 15_000, 100)],
 )
 def test_presets_keep_their_promise_of_time(preset, minutes, most_units, most_programs):
     found = load(preset, threads=2)
-    asked = units(found)
+    asked = units_of_preset(preset)
     assert units_seconds(asked, found.limits) < 60 * minutes
     # What that leaves out: setting up a unit at all, and compiling, which is by program.
     assert len(asked) <= most_units
@@ -467,12 +476,12 @@ def test_the_default_campaign_spans_what_models_have_to_know():
     assert 80 <= len(sizes) <= 100
     assert sizes[0] < 300 < 1_000_000 < sizes[-1]
     assert all(after < 6 * before for before, after in pairwise(sizes))
-    asked = problems(found)
+    asked = {unit.problem for unit in units_of_preset("default")}
     layers = Counter(problem.program.label for problem in asked)
-    typed = [layers.pop(name) for name in LAYERS]
-    assert max(typed) < 1.3 * min(typed)
-    assert layers.keys() == set(HOMOGENEOUS)
-    assert max(layers.values()) < 2 * min(layers.values())
+    assert layers.keys() == {*LAYERS, *(f"{name} gradient" for name in LAYERS), "gcn", "gat"}
+    assert max(layers.values()) < 1.6 * min(layers.values())
+    chosen = [p for p in asked if len(set(plan_ids(p).values())) > 1]
+    assert len(chosen) > 0.9 * len(asked)
     squares = Counter(p.program.d_out for p in asked if p.program.d_in == p.program.d_out)
     assert min(squares[width] for width in (32, 64, 128, 256)) > 25
     assert {p.program.heads for p in asked} == {1, 4, 8}
@@ -548,7 +557,6 @@ def test_the_campaign_for_gpus_is_small():
          "\"all\""),
         ({"threads": [2, 1025]}, "threads is [2, 1025]: give whole numbers from 1 to 1024, or "
          "\"all\""),
-        ({"gradients": 1}, "gradients is 1: give true or false"),
         ({"graphs": []}, "it has no graphs: give [corpus] or [[graphs]]"),
     ],
 )  # fmt: skip

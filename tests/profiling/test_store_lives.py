@@ -1,21 +1,15 @@
 """Many processes use one store, are stopped and killed: what was acknowledged is there, once."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from tests.full import FULL
+from tests.profiling._forked import run as forked
 
-SCRIPT = Path(__file__).with_name("store_lives.py")
 STEPS = 300 if FULL else 40
 SEEDS = range(4) if FULL else range(1)
-SECONDS = 600
 
 
 def run(url, seed):
-    command = [sys.executable, str(SCRIPT), str(url), str(STEPS), str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = forked("store_lives", str(url), str(STEPS), str(seed))
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"{STEPS} steps: ")
 

@@ -8,6 +8,7 @@ import pytest
 from hetune.costmodel.selection.selector import Selector
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.graph.cuts import block_count
+from hetune.variants.graph.edge_batch import EdgeBatch
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.type_chunks import edgewise_chunks, most_chunks, node_chunks
 from hetune.variants.kernel.blocks import is_node_blocked
@@ -17,6 +18,7 @@ from hetune.variants.kernel.passes.work import work
 from hetune.variants.passes.backward import backward
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.nodes import Space
+from hetune.variants.program.text import parse
 from hetune.variants.runtime.cost_estimates import RooflineEstimator
 from hetune.variants.runtime.domain import Domain, split_relations
 from hetune.variants.runtime.launch_columns import COLUMNS
@@ -154,3 +156,24 @@ def test_preparation_tells_plans_apart():
     assert by_plan["src"]["regrouped_edges"] == 0
     assert by_plan["src"]["source_pairs"] > by_plan["dst"]["source_pairs"] == 0
     assert by_plan["dst"]["destination_pairs"] > 0
+
+
+def test_a_batch_of_edges_is_prepared_where_a_plan_depends_on_its_ids():
+    program = parse("""
+        program rescal(x: node[8] feature, m: etype[8,8])
+          h: edge[8] = take x edge src
+          hm: edge[8] = linear h m
+          t: edge[8] = take x edge dst
+          s: edge[] = dot hm t
+          return s
+    """)
+    table = CandidateTable.of(variants_of(program, "cpu"))
+    graph = EdgeBatch(MIXED.src, MIXED.dst, MIXED.etype, num_nodes=MIXED.num_nodes)
+    found = dict(zip((v.id for v in table.variants), table.preparation(Domain(graph)), strict=True))
+    assert not found["vanilla/b1024"].any()
+    by_pairs = dict(zip(PREPARATION, found["src+scores-src/b1024"].tolist(), strict=True))
+    assert by_pairs.pop("source_pairs") > 0
+    assert by_pairs.pop("launches") > 0
+    assert not any(by_pairs.values())
+    of_graph = table.preparation(Domain(MIXED))
+    assert (of_graph[:, PREPARATION.index("edges")] == MIXED.num_edges).all()

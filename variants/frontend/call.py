@@ -79,7 +79,9 @@ class Call(ABC):
         """
 
     def repeat_reader(self, args: tuple[Any, ...]) -> RepeatReader | None:
-        """What reads calls that differ in their first argument's numbers alone, or None.
+        """What reads calls that differ in their rows' numbers alone, or None.
+
+        Where each call has edges of its own, those of the others are other ones, too.
 
         It holds nothing that the call gave.
 

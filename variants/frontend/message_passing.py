@@ -21,7 +21,9 @@ from hetune.variants.frontend.traced_call import (
     read_in_float32,
 )
 from hetune.variants.frontend.tracing.arguments import CallArguments
+from hetune.variants.frontend.tracing.cached_edges import CachedLayer, with_cache
 from hetune.variants.frontend.tracing.edge_module import original
+from hetune.variants.frontend.tracing.feature_sets import SeveralSets, has_sets
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
 from hetune.variants.frontend.tracing.validate import validated
@@ -54,9 +56,18 @@ def adapt_call(
     Raises:
         InputError: They are not the arguments of such a call.
     """
-    module = with_dictionaries(module, args, kwargs)
+    found = _adapt(with_cache(with_dictionaries(module, args, kwargs)), args, kwargs)
+    if isinstance(found, Unsupported) and has_sets(module, args, kwargs):
+        again = _adapt(SeveralSets(module), args, kwargs)
+        found = again if isinstance(again, Adapter) else found
+    return found
+
+
+def _adapt(
+    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Adapter | Unsupported:
     own = original(module)
-    if (reason := _state_refusal(own) or refusal(own)) is not None:
+    if (reason := _state_refusal(module) or refusal(own)) is not None:
         return Unsupported(reason)
     arguments = read_in_float32(module, args, kwargs, dtype_of(own))
     if isinstance(arguments, Unsupported):
@@ -124,8 +135,9 @@ def _traced_adapter(module: nn.Module, arguments: CallArguments) -> Adapter | Un
 
 
 def _state_refusal(module: nn.Module) -> str | None:
-    for part in module.modules():
-        if getattr(part, "cached", False):
+    own = module.module if isinstance(module, CachedLayer) else None
+    for part in original(module).modules():
+        if getattr(part, "cached", False) and part is not own:
             return "cached=True keeps to its first graph: hetune caches what follows from each one"
         if (layers := getattr(part, "decomposed_layers", 1)) != 1:
             return f"decomposed_layers={layers}: 1 compiles"

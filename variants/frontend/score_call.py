@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hetune.variants.errors import GraphError
 from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported
-from hetune.variants.frontend.call import Call
+from hetune.variants.frontend.call import Call, RepeatReader
 from hetune.variants.frontend.calls import feature_refusal
 from hetune.variants.frontend.kge.batch import check_ids
 from hetune.variants.frontend.kge.layer import ScoreLayer
@@ -86,6 +86,21 @@ class ScoreCall(Call):
     def inputs(self, graph: HeteroGraph) -> dict[str, Tensor]:
         """The tables of entities."""
         return dict(self._entities)
+
+    def repeat_reader(self, args: tuple[Any, ...]) -> RepeatReader:
+        """Those with other triples, and tables of the same shapes."""
+        adapter, free = self._adapter, self._free
+        names = [*self._entities]
+        places = [next(i for i, each in enumerate(args) if each is x) for x in self.features]
+        has_types = self._triples[1] is args[1]
+
+        def read(args: tuple[Any, ...]) -> ScoreCall:
+            heads, rels, tails = args[:3]
+            tables = {name: args[i] for name, i in zip(names, places, strict=True)}
+            rels = rels if has_types else torch.zeros_like(rels)
+            return ScoreCall(adapter, (heads, rels, tails), tables, len(args[3]), free)
+
+        return read
 
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Tensor:
         """[B]."""

@@ -30,7 +30,7 @@ from hetune.variants.frontend.tracing.arguments import (
     in_float32,
     of_one_width,
 )
-from hetune.variants.frontend.tracing.edge_module import EdgeModule, original, read_call_of
+from hetune.variants.frontend.tracing.edge_module import EdgeModule, kept_by, original, read_call_of
 from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
@@ -283,16 +283,24 @@ class TracedCall(Call):
     def repeat_reader(self, args: tuple[Any, ...]) -> RepeatReader | None:
         """Those with as many rows of nodes, where nothing given had to be taken apart."""
         reader, module, arguments = self._reader, self._module, self._arguments
-        names, values = [*arguments.values], [*arguments.values.values()]
-        if [*map(id, args)] != [*map(id, values)] or names[0] not in arguments.features:
-            return None
         mode, recordings, blank = self._mode, self._recordings, replace(arguments, values={})
+        kept, index = kept_by(module), {id(each): i for i, each in enumerate(args)}
+        places = {
+            name: index.get(id(value))
+            for name, value in arguments.values.items()
+            if kept.get(name) is not value
+        }
+        first = next(iter(places))
+        if None in places.values() or first not in arguments.features or places[first] != 0:
+            return None
 
         def read(args: tuple[Any, ...]) -> Call | None:
-            if not reader.is_as_in(mode):
+            now = kept_by(module) if kept else {}
+            if not reader.is_as_in(mode) or any(now.get(name) is not kept[name] for name in kept):
                 return None
-            given = replace(blank, values=dict(zip(names, args, strict=True)))
-            return TracedCall(reader, module, given, mode, recordings)
+            given = {name: args[place] for name, place in places.items() if place is not None}
+            given |= now
+            return TracedCall(reader, module, replace(blank, values=given), mode, recordings)
 
         return read
 

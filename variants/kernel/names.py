@@ -31,7 +31,7 @@ def declared(body: Iterable[Stmt]) -> set[str]:
 
 def used(body: Iterable[Stmt]) -> set[str]:
     """The names whose values the statements use, inner loops' included."""
-    return {name for statement in statements(tuple(body)) for name in _operands(statement)}
+    return {name for statement in statements(tuple(body)) for name in values_read(statement)}
 
 
 def renamed(body: Iterable[Stmt], names: Mapping[str, str]) -> tuple[Stmt, ...]:
@@ -74,7 +74,8 @@ def _ordered(body: tuple[Stmt, ...]) -> Iterator[str]:
     yield from dict.fromkeys(names)
 
 
-def _operands(statement: Stmt) -> tuple[str, ...]:
+def values_read(statement: Stmt) -> tuple[str, ...]:
+    """The values that a statement itself reads, not those of its loops."""
     match statement:
         case Def(expr=Apply(args=args)):
             return args

@@ -29,14 +29,14 @@ class LayerParts:
     Attributes:
         layer: The layer.
         partitions: Of the graph.
-        rows: Its input; a file is opened where a part is read, once.
+        rows: Of each of its inputs; a file is opened where a part is read, once.
         memory: Most bytes that a part may take, and what is read of the next one.
         variant: Id of the variant to run.
     """
 
     layer: PartitionedLayer
     partitions: Partitions
-    rows: RowsLike
+    rows: tuple[RowsLike, ...]
     memory: int
     variant: str | None
 
@@ -46,7 +46,7 @@ class LayerParts:
         Raises:
             MemoryLimitError: They do not fit.
         """
-        return read_part(self.layer, self.partitions, self._array, first, last, self.memory)
+        return read_part(self.layer, self.partitions, self._arrays, first, last, self.memory)
 
     def run(self, first: int, last: int, read: Callable[[], PartInputs]) -> PartRows:
         """The rows of the nodes of some ranges; None where several ranges do not fit.
@@ -67,8 +67,14 @@ class LayerParts:
         return result.detach().cpu().numpy(), variant
 
     @cached_property
-    def _array(self) -> np.ndarray:
-        return open_rows(self.rows, self.partitions.num_nodes)
+    def _arrays(self) -> tuple[np.ndarray, ...]:
+        found = []
+        for rows, given, param in zip(
+            self.rows, self.layer.inputs, self.layer.adapter.inputs, strict=True
+        ):
+            array = open_rows(rows, self.partitions.num_nodes)
+            found.append(array[:, given.first : given.first + param.type.width])
+        return tuple(found)
 
     def bytes_of(self, first: int, last: int) -> int:
         """About what some ranges need."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hetune.variants.errors import InputError, MemoryLimitError
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.loops import with_loops
 from hetune.variants.graph.part import GraphPart
 from hetune.variants.partition.layers import PartitionedLayer
 from hetune.variants.partition.partitions import Partitions
@@ -22,17 +23,17 @@ class PartInputs:
 
     Attributes:
         part: Its edges, and the nodes that they join.
-        x: Rows of these nodes, float32 [nodes, width].
+        rows: Of these nodes, float32 [nodes, width], for each input of the layer.
     """
 
     part: GraphPart
-    x: Tensor
+    rows: tuple[Tensor, ...]
 
 
 def read_part(
     layer: PartitionedLayer,
     partitions: Partitions,
-    rows: np.ndarray,
+    rows: tuple[np.ndarray, ...],
     first: int,
     last: int,
     memory: int,
@@ -42,7 +43,7 @@ def read_part(
     Args:
         layer: The layer.
         partitions: Of the graph.
-        rows: Its input, of all nodes: [N, width].
+        rows: Its inputs, of all nodes: [N, width].
         first: The first range.
         last: The range after the last one.
         memory: Most bytes that the part may take.
@@ -51,12 +52,14 @@ def read_part(
         MemoryLimitError: They do not fit.
     """
     part = partitions.part(first, last)
+    if layer.loops != "given":
+        part = replace(part, graph=with_loops(part.graph, layer.loops))
     fixed = layer.fixed_bytes(part.graph.num_edges, len(part.nodes), partitions.num_nodes)
     if fixed >= memory:
         raise MemoryLimitError(
             f"a part of {part.graph.num_edges} edges takes {fixed} bytes, and the limit is {memory}"
         )
-    return PartInputs(part, gathered(rows, part.nodes))
+    return PartInputs(part, tuple(gathered(each, part.nodes) for each in rows))
 
 
 def run_part(
@@ -87,22 +90,25 @@ def run_part(
         VariantError: There is no such variant.
         InputError: A function gives something else than a row for each of its rows.
     """
-    part, x = inputs.part, inputs.x
+    part = inputs.part
     graph = part.graph
     left = memory - layer.fixed_bytes(graph.num_edges, len(part.nodes), partitions.num_nodes)
     compiled, rows = layer.layer, part.targets
-    given: tuple[Tensor | HeteroGraph, ...] = x, graph
-    is_exact = True
-    if variant is not None:
-        variant, is_exact = layer.named(variant, graph)
-    if layer.bipartite is not None and is_exact:
+    given: tuple[Tensor | HeteroGraph, ...] = *inputs.rows, graph
+    name = variant = None if variant is None else layer.named(variant, graph)
+    is_exact = variant is None or variant in layer.exact
+    if layer.bipartite is not None and is_exact and layer.is_bipartite(partitions.types):
         compiled, rows = layer.bipartite, slice(None)
+        (x,) = inputs.rows
         given = x[part.targets], x, partitions.bipartite(part)
+        name = variant and layer.exact[variant]
     with torch.no_grad():
-        result = compiled(*given, variant=variant, memory_limit=left)[rows]
+        found = compiled(*given, variant=name, memory_limit=left)
+        results = found if isinstance(found, tuple) else (found,)
+        result = torch.cat([each[rows] for each in results], 1) if results[1:] else results[0][rows]
         for function in layer.functions:
             result = _checked(function(result), result)
-    return result, compiled.status().variant or ""
+    return result, variant or compiled.status().variant or ""
 
 
 def _checked(found: object, rows: Tensor) -> Tensor:

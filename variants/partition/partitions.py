@@ -90,6 +90,8 @@ class Partitions(ABC):
             num_sources=len(part.nodes),
             num_targets=len(part.needed),
             num_etypes=part.graph.num_etypes,
+            types=self.types if self.types.is_canonical else None,
+            target_types=part.graph.ntype[part.targets],
         )
         if self._sides is not None:
             self._sides.keep_with(graph)

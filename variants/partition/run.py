@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from torch import nn
 
 from hetune.variants.errors import HetuneError, InputError, PartitionError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.partition.executor import Executor, InOrder, LayerParts
 from hetune.variants.partition.journal import FinishedPart, Journal
-from hetune.variants.partition.layers import RowFunction, partitioned_layers
+from hetune.variants.partition.layers import RowFunction
+from hetune.variants.partition.model_layers import partitioned_layers
 from hetune.variants.partition.partitions import GraphPartitions, Partitions
 from hetune.variants.partition.row_files import (
     RowsLike,
@@ -32,6 +32,7 @@ from hetune.variants.partition.row_streams import ENDINGS, WRITTEN, RowStream, c
 from hetune.variants.registry.atomic_files import sync_folder
 from hetune.variants.runtime.choice import check_variant
 from hetune.variants.runtime.compiled import CompiledLayer
+from hetune.variants.runtime.compiled_model import CompiledModel
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the edges that are done and those of all layers."""
@@ -41,7 +42,7 @@ COMMIT_SECONDS = 1.0
 
 
 def run_partitions(
-    model: CompiledLayer | Sequence[CompiledLayer | RowFunction],
+    model: CompiledLayer | CompiledModel | Sequence[CompiledLayer | RowFunction],
     graph: HeteroGraph | Partitions,
     features: RowsLike,
     out: str | os.PathLike[str],
@@ -60,7 +61,8 @@ def run_partitions(
     or a full disk, too. A call that is refused before a part is finished leaves nothing.
 
     Args:
-        model: A compiled layer, or several in order, with functions of rows between them.
+        model: A compiled layer or model, or several layers in order, with functions of rows between
+            them.
         graph: The whole graph, or its partitions, which may be on the disk.
         features: Rows of all nodes, [N, width]: in memory, an `.npy` file, or one as of
             `RowStream`, which is unpacked beside `out` first.
@@ -86,7 +88,7 @@ def run_partitions(
 
 def run_on(
     executor: Executor,
-    model: CompiledLayer | Sequence[CompiledLayer | RowFunction],
+    model: CompiledLayer | CompiledModel | Sequence[CompiledLayer | RowFunction],
     graph: HeteroGraph | Partitions,
     features: RowsLike,
     out: str | os.PathLike[str],
@@ -97,11 +99,11 @@ def run_on(
     """As `run_partitions`, with parts computed by an executor."""
     if not isinstance(memory, int) or memory < 1:
         raise InputError(f"memory={memory!r}: give bytes, an integer from 1")
-    layers = partitioned_layers([model] if isinstance(model, nn.Module) else model)
+    layers = partitioned_layers(model)
     partitions = GraphPartitions(graph.to("cpu")) if isinstance(graph, HeteroGraph) else graph
     given = rows_of(features, partitions.num_nodes)
-    if given.shape[1] != (width := layers[0].adapter.width):
-        raise InputError(f"features have rows of {given.shape[1]}, and the layer takes {width}")
+    for layer in layers:
+        layer.check_rows(given.shape[1], partitions.num_nodes)
     rows = Path(features).absolute() if isinstance(features, str | os.PathLike) else features
     path = Path(out)
     if file_of(features) == path.resolve():
@@ -132,12 +134,16 @@ def run_on(
                 rows = work.absolute() / "features.npy"
                 if not (journal.parts and rows.exists()):  # of an earlier run's features
                     given.unpack(rows)
+            made: dict[int, RowsLike] = {-1: rows}
             for number, layer in enumerate(layers):
-                file, width = work / f"{number}.npy", layer.adapter.result_width
-                with RowWriter(file, partitions.num_nodes, width) as writer:
-                    parts = LayerParts(layer, partitions, rows, memory, variant)
+                read = [
+                    made[each.layer] if each.table is None else each.table for each in layer.inputs
+                ]
+                file = (work / f"{number}.npy").absolute()
+                with RowWriter(file, partitions.num_nodes, layer.result_width) as writer:
+                    parts = LayerParts(layer, partitions, tuple(read), memory, variant)
                     _LayerRun(number, parts, writer, journal).perform(executor, todo)
-                rows = file.absolute()
+                made[number] = file
         except PartitionError:
             raise
         except HetuneError:  # refused: an equal call would be, too

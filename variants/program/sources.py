@@ -14,19 +14,18 @@ def with_sources(program: Program) -> Program | None:
     """The program with its feature given twice: rows of targets, and `SOURCES`.
 
     It computes nothing for nodes that edges only come from. None where values that are computed of
-    nodes are read at sources, or weights are those of nodes' types.
+    nodes are read at sources.
     """
     inputs = [param for param in program.params if param.role != "weight"]
-    spaces = {param.type.space for param in program.params}
-    if (
-        SOURCES in program.types
-        or Space.NTYPE in spaces
-        or [each.type.space for each in inputs] != [Space.NODE]
-    ):
+    if SOURCES in program.types or [each.type.space for each in inputs] != [Space.NODE]:
         return None
     x = inputs[0]
     lets = tuple(replace(let, op=_at_sources(let, x.name)) for let in program.lets)
-    at_source = [let.op.x for let in lets if isinstance(let.op, Take) and let.op.end is End.SRC]
+    at_source = [
+        let.op.x
+        for let in lets
+        if isinstance(let.op, Take) and let.op.end is End.SRC and not let.type.space.is_weight
+    ]
     if set(at_source) != {SOURCES} or SOURCES in program.types:
         return None
     sources = Param(SOURCES, replace(x.type, space=Space.SOURCE), x.role)

@@ -38,7 +38,7 @@ from hetune.variants.runtime.layer_sharing import LayerSharing
 from hetune.variants.runtime.layer_status import LastCall, LayerStatus
 from hetune.variants.runtime.layer_use import LayerUse
 from hetune.variants.runtime.modes import transform
-from hetune.variants.runtime.repeated_calls import RepeatedCall
+from hetune.variants.runtime.repeated_calls import RepeatedBatch, RepeatedCall, repeated
 from hetune.variants.runtime.supported_calls import SupportedCall, supported_call
 from hetune.variants.runtime.training import Training
 from hetune.variants.runtime.warm import Progress, compile_kernels, with_features
@@ -78,7 +78,7 @@ class CompiledLayer(ModuleWrapper):
         self._autocast, self._training = Autocast(), Training(backend)
         self._sharing, self._last = sharing or LayerSharing(), LastCall()
         self._graph_calls: GraphCalls | None = None
-        self._repeated: RepeatedCall | None = None
+        self._repeated: RepeatedBatch | RepeatedCall | None = None
         self._kinds = CallKinds[CompiledLayer]()
         self.training = module.training
         self.module = module
@@ -210,8 +210,8 @@ class CompiledLayer(ModuleWrapper):
         else:
             if isinstance(found, Unsupported):
                 return self._fall_back(original, found, args, kwargs, options)
-            if not (kwargs or self._last.has_gradients):
-                self._repeated = RepeatedCall.of(*prepared, args)
+            if not (kwargs or self._last.has_gradients) and self._last.may_repeat(prepared[2]):
+                self._repeated = repeated(*prepared, args)
             return found
         rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, (*options[:2], None))
         if out is None:

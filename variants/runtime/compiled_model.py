@@ -127,6 +127,10 @@ class CompiledModel(ModuleWrapper):
         self._follow()
         return self._copy.module(*args, **kwargs)
 
+    def compile_part(self, layer: nn.Module) -> CompiledLayer:
+        """Compiles a layer as those of the model are."""
+        return self._compile_layer(layer, self._sharing)
+
     def report(self) -> ModelReport:
         """Which layers are compiled, or why not, and what their last calls ran.
 

@@ -220,8 +220,20 @@ class _Queries:
                 "a row of scores for each"
             )
         if found.numel() and found.amax(1).isnan().any():
-            raise InputError("a score is not a number: ranks need numbers")
+            raise InputError(self._not_a_number(found, nodes, rels))
         return found
+
+    def _not_a_number(self, found: Tensor, nodes: Tensor, rels: Tensor) -> str:
+        """Which score is none, and whose rows to mend: those of what all such scores share."""
+        row, entity = found.isnan().nonzero()[0].tolist()
+        node, rel = int(nodes[row]), int(rels[row])
+        whose = (
+            f"entity {node} or relation {rel}" if found[row].isnan().all() else f"entity {entity}"
+        )
+        return (
+            f"the score of entity {entity} as the {self._side} is not a number, where the other "
+            f"entity is {node} and the relation {rel}: mend the rows of {whose} in the tables"
+        )
 
 
 def _batches(rels: Tensor, num_entities: int, memory_limit: int) -> tuple[Tensor, ...]:

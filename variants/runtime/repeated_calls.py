@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.frontend.call import Call, RepeatReader
+from hetune.variants.graph.edge_batch import EdgeBatch
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime import global_hooks
 from hetune.variants.runtime.modes import is_plain
@@ -81,6 +82,59 @@ class RepeatedCall:
         )
 
 
+class RepeatedBatch:
+    """A call with edges of its own, as that of a score function, that ran compiled likewise.
+
+    Args:
+        adapter: Of the layer.
+        read: Reads calls like it.
+        args: All that it gave: rows where this one gave such.
+    """
+
+    def __init__(self, adapter: Adapter, read: RepeatReader, args: tuple[Any, ...]) -> None:
+        self._adapter, self._read = adapter, read
+        self._places = [i for i, each in enumerate(args) if _is_plain(each)]
+        self._count, self._rows = len(args), [args[i].shape for i in self._places]
+        self._device = args[self._places[0]].device
+
+    @classmethod
+    def of(cls, adapter: Adapter, call: Call, args: tuple[Any, ...]) -> Self | None:
+        """A call that is one, else None."""
+        if adapter.dropout or adapter.dtype is not torch.float32 or not any(map(_is_plain, args)):
+            return None
+        read = call.repeat_reader(args)
+        return None if read is None else cls(adapter, read, args)
+
+    def supported(self, module: nn.Module, args: tuple[Any, ...]) -> SupportedCall | None:
+        """As of `RepeatedCall`; the call's edges are made a graph."""
+        adapter = self._adapter
+        if len(args) != self._count or not is_plain(self._device.type):
+            return None
+        for place, shape in zip(self._places, self._rows, strict=True):
+            rows = args[place]
+            if not _is_plain(rows) or rows.shape != shape or rows.device != self._device:
+                return None
+        if global_hooks.are_registered() or adapter.module is not module:
+            return None
+        if adapter.dtype is not torch.float32 or adapter.refusal() or adapter.mode_refusal():
+            return None
+        call = self._read(args)
+        if call is None:
+            return None
+        graph = call.graph()
+        return None if adapter.graph_refusal(graph) else (adapter, call, graph)
+
+
+def repeated(
+    adapter: Adapter, call: Call, graph: HeteroGraph, args: tuple[Any, ...]
+) -> RepeatedCall | RepeatedBatch | None:
+    """What knows calls like this one, or None."""
+    if isinstance(graph, EdgeBatch):
+        return RepeatedBatch.of(adapter, call, args)
+    return RepeatedCall.of(adapter, call, graph, args)
+
+
+_TENSORS = (Tensor, nn.Parameter)
 _Seen = SeenTensor | weakref.ref[HeteroGraph]
 
 
@@ -90,7 +144,7 @@ def _seen(given: Tensor | HeteroGraph, forget: Any) -> _Seen:
 
 def _is_plain(x: object) -> bool:
     """Whether these are rows of float32 as `torch.empty` makes them."""
-    is_tensor = type(x) is Tensor and not x.is_nested and x.layout is torch.strided
+    is_tensor = type(x) in _TENSORS and not x.is_nested and x.layout is torch.strided  # type: ignore[attr-defined]
     return is_tensor and x.dtype is torch.float32  # type: ignore[attr-defined]
 
 

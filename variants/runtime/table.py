@@ -14,7 +14,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from hetune.variants.graph.cuts import block_counts
+from hetune.variants.graph.edge_batch import EdgeBatch
+from hetune.variants.graph.row_groups import block_counts
 from hetune.variants.graph.type_chunks import most_chunks, num_chunks
 from hetune.variants.kernel.blocks import is_node_blocked
 from hetune.variants.kernel.device import Device
@@ -45,6 +46,7 @@ from hetune.variants.runtime.launch_columns import (
     loops_of,
     structure_of,
 )
+from hetune.variants.runtime.plan_facts import facts_of
 
 PREPARATION = ("nodes", "edges", "regrouped_edges", "source_pairs", "destination_pairs", "launches")
 """What the time before a variant's first run depends on.
@@ -191,6 +193,12 @@ class CandidateTable:
         found[:, 2] = graph.num_edges * self._groups
         found[:, 3], found[:, 4] = self._sources @ needed, self._destinations @ needed
         found[:, 5] = self.totals(self.runs(domain).astype(np.float64))
+        if isinstance(graph, EdgeBatch):  # no edge is moved, and only what has pairs is bound anew
+            is_free = np.array(
+                [facts_of(variant.plan).takes_any_order for variant in self.variants]
+            )
+            found[is_free, :2] = 0
+            found[is_free & (found[:, 3:5].sum(axis=1) == 0), 5] = 0
         return found
 
     def _counts(self, domain: Domain) -> np.ndarray:

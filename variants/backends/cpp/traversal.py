@@ -13,6 +13,7 @@ from hetune.variants.backends.cpp.parts import in_parts
 from hetune.variants.backends.cpp.pieces import Piece, at, loaded, narrow_stores, pointer_type
 from hetune.variants.backends.cpp.rows import block_range
 from hetune.variants.backends.cpp.scopes import Frame, Scopes
+from hetune.variants.backends.cpp.short_rows import short_products, short_rows, whole_pieces
 from hetune.variants.backends.cpp.target import Assign, Declare, Do, For, Function, If, Statement
 from hetune.variants.backends.cpp.values import (
     CppValue,
@@ -76,6 +77,7 @@ class TraversalLowering:
         self.values: dict[str, CppValue] = {}
         self.reductions: dict[str, str] = {}
         self.stored = frozenset(writes(traversal))
+        self.short = short_rows(traversal)
         self.preamble = Frame(traversal.rows, "")
         """What stands before the outermost loop."""
         self.tile = ColumnTile(schedule.lanes)
@@ -275,7 +277,9 @@ class TraversalLowering:
         element = self.launch.buffer(read.buffer).element
         pointers = f"const {pointer_type(element)}"
         source = self.scopes.pointer(frame, read.buffer, row, pointers, "in")
-        for piece, text in self._value(name, shape, self.tile.computed(shape)):
+        is_short, lanes = name in self.short, self.schedule.lanes
+        pieces = whole_pieces(shape, lanes) if is_short else self.tile.computed(shape)
+        for piece, text in self._value(name, shape, pieces):
             value = loaded(element, piece.type, source, piece.offset)
             frame.body.append(Declare(f"const {piece.type}", text, value))
 
@@ -296,6 +300,13 @@ class TraversalLowering:
             self.scopes.emit(Declare(f"const {piece.type}", text, value))
 
     def _inner(self, name: str, expr: Inner) -> None:
+        if expr.x in self.short:
+            x, y, lanes = self.values[expr.x], self.values[expr.y], self.schedule.lanes
+            products = short_products(x, y, lanes)
+            values = self._value(name, x.shape[:-1], tuple(piece for piece, _ in products))
+            for (piece, text), (_, product) in zip(values, products, strict=True):
+                self.scopes.emit(Declare(f"const {piece.type}", text, product))
+            return
         shape = max(self.values[expr.x].shape, self.values[expr.y].shape, key=len)[:-1]
         totals = [
             " + ".join(

@@ -18,6 +18,7 @@ from torch import Tensor
 from hetune.variants.errors import HetuneError, ProgramError
 from hetune.variants.frontend.kge.differences import with_products_of_sums
 from hetune.variants.frontend.kge.layer import RowPlace, ScoreLayer
+from hetune.variants.frontend.kge.picked import with_picked_columns
 from hetune.variants.frontend.kge.values import TorchSteps, TripleValues
 from hetune.variants.frontend.tracing.alignment import is_rows, rows_of
 from hetune.variants.frontend.tracing.expressions import Expression, evaluate
@@ -157,12 +158,13 @@ def _traced(layer: ScoreLayer, triples: _RandomTriples) -> TracedScore:
         raise NotTraceable("the score depends on no entity")
     own = layer._get_name()
     whole = Program(own if own.isidentifier() else "score", params, lets, (name,))
-    program = with_products_of_sums(whole)
+    program, picks = with_picked_columns(with_products_of_sums(whole))
     try:
         verify(program)
     except ProgramError as error:
         raise NotTraceable(str(error)) from None
-    return TracedScore(program, {n: w for n, w in recorder.weights.items() if n in used})
+    weights = {n: w for n, w in recorder.weights.items() if n in used}
+    return TracedScore(program, {**weights, **picks})
 
 
 def _check(traced: TracedScore, layer: ScoreLayer, triples: _RandomTriples) -> None:

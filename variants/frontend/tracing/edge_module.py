@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from hetune.variants.frontend.tracing.arguments import CallArguments, read_arguments
 
@@ -32,6 +32,15 @@ class EdgeModule(nn.Module):
             InputError: It takes no such arguments.
             NotTraceable: No program takes such arguments.
         """
+
+    def kept(self) -> Mapping[str, Tensor]:
+        """As of `kept_by`."""
+        return {}
+
+
+def kept_by(module: nn.Module) -> Mapping[str, Tensor]:
+    """Arguments that a module on edges has itself, by name, whatever a call gives."""
+    return module.kept() if isinstance(module, EdgeModule) else {}
 
 
 def original(module: nn.Module) -> nn.Module:

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from hetune.variants.frontend.tracing.captured import names_in
 
+CACHE = "_cached_edge_index"
+"""Of PyG's layers with the option `cached`: every call of one reads it."""
 _MOST = 1000
 """Of the containers and objects that attributes lead to; a data set behind one is not searched."""
 
@@ -57,7 +59,10 @@ def _containers(module: nn.Module) -> Iterator[tuple[str, Any, frozenset[str]]]:
     """All that may be assigned to: where it is, dictionaries, lists and sets, names to ignore."""
     waiting: list[tuple[str, Any, frozenset[str]]] = []
     for path, part in module.named_modules():
-        waiting.append((f"{path}." if path else "", vars(part), _of_all(_base(part))))
+        ignored = _of_all(_base(part))
+        if getattr(part, "cached", False):
+            ignored |= {CACHE}
+        waiting.append((f"{path}." if path else "", vars(part), ignored))
     waiting += [(f"{kind.__name__}.", vars(kind), frozenset()) for kind in _own_kinds(module)]
     known: set[int] = set()
     while waiting and len(known) < _MOST:
@@ -93,7 +98,8 @@ def _own_kinds(module: nn.Module) -> tuple[type, ...]:
 @cache
 def _of_all(base: type) -> frozenset[str]:
     """What torch and PyG keep in modules for themselves; options of layers are not."""
-    own = {*vars(base()), "_use_segment_matmul_heuristic_output"}  # of PyG's RGCNConv
+    of_rgcn, of_torch_compile = "_use_segment_matmul_heuristic_output", "_is_torch_compile"
+    own = {*vars(base()), of_rgcn, of_torch_compile}
     return frozenset(own - {"aggr", "flow", "node_dim"})
 
 

@@ -90,6 +90,19 @@ def _permuted(at: Interpreter, shape: Shape, x: Tensor, *dims: Any) -> RowValue:
     return _moved(at, shape, x, [axis % x.dim() for axis in order])
 
 
+@handles("movedim", "moveaxis")
+def _movedim(
+    at: Interpreter, shape: Shape, x: Tensor, source: int | Shape, destination: int | Shape
+) -> RowValue:
+    sources, places = ((n,) if isinstance(n, int) else n for n in (source, destination))
+    order = [axis for axis in range(x.dim()) if axis not in {n % x.dim() for n in sources}]
+    for place, axis in sorted(
+        (p % x.dim(), n % x.dim()) for n, p in zip(sources, places, strict=True)
+    ):
+        order.insert(place, axis)
+    return _moved(at, shape, x, order)
+
+
 @handles("cat", "concat", "concatenate")
 def _cat(at: Interpreter, shape: Shape, tensors: Sequence[Tensor], dim: int = 0) -> RowValue:
     dim = dim + len(shape) if dim < 0 else dim

@@ -143,11 +143,16 @@ def _run(module: nn.Module, drawn: CallArguments) -> Any:
     with FixedDropout():
         result = module(**drawn.given(drawn.values))
     pairs = zip(tensors(), before, strict=True)
-    written = [name for (name, now), (_, then) in pairs if not torch.equal(now, then)]
+    written = [name for (name, now), (_, then) in pairs if not _are_equal(now, then)]
     for name in (state.change(), *written):
         if name is not None:
             raise NotTraceable(f"its forward writes to {name}: return what is read later")
     return result
+
+
+def _are_equal(one: Tensor, other: Tensor) -> bool:
+    """Also where some are no numbers, as in memory that a module has never written to."""
+    return torch.equal(one.nan_to_num(0.5), other.nan_to_num(0.5))
 
 
 def interpreted(traced: Traced, module: nn.Module, arguments: CallArguments) -> Any:

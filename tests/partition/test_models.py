@@ -1,0 +1,78 @@
+"""Whole models in parts: their own layers' results, with rows in files between them."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import hetune
+from hetune.variants.errors import InputError
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.partition.model_layers import partitioned_layers
+from hetune.variants.partition.partitions import GraphPartitions
+from hetune.variants.partition.run import run_partitions
+from hetune.variants.testing.graphs import typed_graph
+
+pyg = pytest.importorskip("torch_geometric.nn", reason="no torch_geometric: pip install it")
+
+TYPED = typed_graph([300, 200], [(0, 1, 900), (1, 0, 900), (0, 0, 2000), (1, 1, 9)])
+PLAIN = HeteroGraph(TYPED.src, TYPED.dst, num_nodes=TYPED.num_nodes)
+X = torch.randn(500, 8, generator=torch.Generator().manual_seed(0))
+
+
+class Relations(nn.Module):
+    """Residuals, so that rows of an earlier layer are read again."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = pyg.RGCNConv(8, 16, 4), pyg.RGCNConv(16, 16, 4)
+        self.norm, self.head = nn.LayerNorm(16), nn.Linear(16, 3)
+
+    def forward(self, x, edge_index, edge_type):
+        h = self.first(x, edge_index, edge_type).relu()
+        return self.head(h + self.norm(self.second(h, edge_index, edge_type)))
+
+
+class Citations(nn.Module):
+    """Sources' degrees, loops that are added, a softmax, and embeddings of nodes."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = pyg.GCNConv(8, 16), pyg.GATConv(16, 6, heads=2)
+        self.place, self.third = nn.Parameter(torch.randn(500, 7)), pyg.SAGEConv(7, 16)
+
+    def forward(self, x, edge_index):
+        h = self.first(x, edge_index).relu() + self.third(self.place, edge_index)
+        return self.second(h, edge_index)
+
+
+@pytest.mark.parametrize(
+    ("kind", "graph", "layers"), [(Relations, TYPED, 2), (Citations, PLAIN, 4)]
+)
+@torch.no_grad()
+def test_a_model_has_its_own_results(kind, graph, layers, tmp_path):
+    torch.manual_seed(0)
+    model = kind().eval()
+    edges = [torch.stack([graph.src, graph.dst]).long(), graph.etype.long()]
+    expected = model(X, *edges[: 1 + (graph is TYPED)])
+    fast = hetune.compile(model)
+    found, calls = partitioned_layers(fast), list[int]()
+    assert len(found) == layers
+    for layer in found:
+        assert pickle.loads(pickle.dumps(layer)).digest() == layer.digest()
+    options = {"memory": 350_000, "progress": lambda done, total: calls.append(done)}
+    rows = run_partitions(fast, GraphPartitions(graph, 100), X, tmp_path / "out.npy", **options)
+    assert len(calls) >= 3 * layers
+    np.testing.assert_allclose(rows, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_models_that_do_not_run_in_parts_are_refused(tmp_path):
+    model = hetune.compile(pyg.GraphSAGE(8, 8, 2, norm="layer_norm").eval())  # of all nodes
+    with pytest.raises(InputError, match="GraphSAGE"):
+        run_partitions(model, PLAIN, X, tmp_path / "out.npy", memory=350_000)
+    fewer = HeteroGraph(PLAIN.src, PLAIN.dst, num_nodes=501)
+    x, out = torch.zeros(501, 8), tmp_path / "out.npy"
+    with pytest.raises(InputError, match="a parameter with 500 rows, and there are 501 nodes"):
+        run_partitions(hetune.compile(Citations().eval()), fewer, x, out, memory=350_000)

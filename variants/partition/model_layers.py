@@ -1,0 +1,93 @@
+"""Models as layers that run on parts of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import nn
+
+from hetune.variants.errors import InputError
+from hetune.variants.frontend.model_steps.steps import place_of
+from hetune.variants.frontend.model_steps.trace_model import trace_model
+from hetune.variants.frontend.program_layer import ProgramLayer
+from hetune.variants.partition.layers import (
+    LayerInput,
+    PartitionedLayer,
+    RowFunction,
+    partitioned,
+)
+from hetune.variants.program.nodes import Space
+from hetune.variants.program.stages import near_programs
+from hetune.variants.runtime.compiled import CompiledLayer
+from hetune.variants.runtime.compiled_model import CompiledModel
+
+
+def partitioned_layers(
+    model: CompiledModel | CompiledLayer | Sequence[CompiledLayer | RowFunction],
+) -> tuple[PartitionedLayer, ...]:
+    """The layers of a model, each with the functions that follow it.
+
+    Raises:
+        InputError: One is not compiled, or reads more than the edges into its nodes.
+    """
+    if isinstance(model, CompiledModel):
+        return _traced(model)
+    if isinstance(model, nn.Module):
+        model = [model]
+    found: list[PartitionedLayer] = []
+    for each in model:
+        if not isinstance(each, CompiledLayer):
+            if not found or not callable(each):
+                raise InputError(
+                    f"{type(each).__name__} is no compiled layer: give what hetune.compile made of "
+                    "layers, in order, with functions of rows between them"
+                )
+            last = found.pop()
+            found.append(replace(last, functions=(*last.functions, each)))
+            continue
+        found.append(partitioned(each, (LayerInput(len(found) - 1),), "given"))
+    if not found:
+        raise InputError("there is no layer: give compiled ones")
+    return tuple(found)
+
+
+def _traced(model: CompiledModel) -> tuple[PartitionedLayer, ...]:
+    """A model's steps, each as often as it has to read its nodes' edges."""
+    name = type(model.module).__name__
+    steps = trace_model(model.module)
+    found: list[PartitionedLayer] = []
+    places: dict[str, LayerInput] = {
+        name: LayerInput(-1, table=rows.flatten(1)) for name, rows in steps.tables.items()
+    }
+    features = [each for each in steps.inputs if each not in places]
+    if len(features) != 1 or steps.inputs[features[0]].type.space is not Space.NODE:
+        raise InputError(f"{name} does not run in parts: it takes {features}, not rows of nodes")
+    places[features[0]] = LayerInput(-1)
+    for number, step in enumerate(steps.steps):
+        programs = near_programs(step.program)
+        if not programs:
+            raise InputError(f"{name} does not run in parts: layer {number} reads all nodes")
+        given = [param.name for param in step.program.params if param.role != "weight"]
+        own = {each: places[_place(of)] for each, of in zip(given, step.inputs, strict=True)}
+        for program in programs:
+            weights = {
+                param.name: step.weights[param.name].float()
+                for param in program.params
+                if param.role == "weight"
+            }
+            layer = model.compile_part(ProgramLayer(program, weights).eval())
+            read = tuple(own[param.name] for param in program.params if param.role != "weight")
+            first = 0
+            for result in program.results:
+                own[result] = LayerInput(len(found), first)
+                first += program.type_of(result).width
+            found.append(partitioned(layer, read, step.loops))
+        for place, result in enumerate(step.program.results):
+            places[f"{number}.{place}"] = own[result]
+    return tuple(found)
+
+
+def _place(name: str) -> str:
+    place = place_of(name)
+    return name if place is None else f"{place[0]}.{place[1]}"
