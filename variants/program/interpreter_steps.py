@@ -8,11 +8,11 @@ from hetune.variants.program.nodes import Let, Program, Type, operands
 from hetune.variants.program.outer_sums import outer_products
 
 _MOST = 1024
-_KNOWN: dict[tuple[int, frozenset[str] | None], tuple[Program, Steps]] = {}
+_KNOWN: dict[tuple[int, frozenset[str] | None], tuple[Program, InterpreterSteps]] = {}
 """By identity, for hashing a program takes longer."""
 
 
-class Step(NamedTuple):
+class InterpreterStep(NamedTuple):
     """A value to compute.
 
     Attributes:
@@ -28,14 +28,14 @@ class Step(NamedTuple):
     ended: tuple[str, ...]
 
 
-class Steps(NamedTuple):
+class InterpreterSteps(NamedTuple):
     """The values to compute, in order, and all types."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[InterpreterStep, ...]
     types: dict[str, Type]
 
 
-def steps_of(program: Program, wanted: frozenset[str] | None) -> Steps:
+def steps_of(program: Program, wanted: frozenset[str] | None) -> InterpreterSteps:
     """How a program is interpreted.
 
     Args:
@@ -51,16 +51,16 @@ def steps_of(program: Program, wanted: frozenset[str] | None) -> Steps:
     return kept[1]
 
 
-def _steps(program: Program, wanted: frozenset[str] | None) -> Steps:
+def _steps(program: Program, wanted: frozenset[str] | None) -> InterpreterSteps:
     products = {} if wanted is None else outer_products(program, wanted)
     inside = {product.name for product in products.values()}
     lets = [let for let in program.lets if let.name not in inside]
     reads = {let.name: operands(products.get(let.name, let).op) for let in lets}
     last = {name: let.name for let in lets for name in reads[let.name]}
     kept = {*last} if wanted is None else wanted
-    return Steps(
+    return InterpreterSteps(
         tuple(
-            Step(
+            InterpreterStep(
                 let,
                 products.get(let.name),
                 reads[let.name],
