@@ -2,75 +2,89 @@
 
 from __future__ import annotations
 
+import json
 import math
 import signal
 import time
 from contextlib import ExitStack
 from random import uniform
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from hetune.clients.cli import console
 from hetune.clients.cli.models import StoreUrl
-from hetune.clients.cli.options import importing_the_service
+from hetune.costmodel.fingerprint import this_machine
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import Trains
 from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.store.store import Store
+from hetune.profiling.workers.failures import Retry
 from hetune.profiling.workers.job_worker import JobWorker
+from hetune.profiling.workers.ray_machine import ray_resources
+from hetune.profiling.workers.ray_worker import RayWorker
+from hetune.profiling.workers.service_worker import ServiceWorker
 from hetune.profiling.workers.training_process import TrainingProcess
-from hetune.profiling.workers.work_source import Retry
 from hetune.variants.errors import InputError
-
-if TYPE_CHECKING:
-    from hetune.clients.http.leases import HttpLeases
-
-_POLL_SECONDS = 1.0
-_POLL_HTTP_SECONDS = 5.0
+from hetune.variants.partition.ray_cluster import ray_cluster
 
 
 def worker(
     store: StoreUrl = None,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            help="Of a service whose jobs to work on, in place of a store; its key is that of "
-            "HETUNE_API_KEY."
-        ),
-    ] = None,
     train: Annotated[
         bool,
         typer.Option(
-            "--train/--no-train",
-            help="Train the cost models of a store's jobs, too; it does by default.",
+            "--train/--no-train", help="Train the jobs' cost models, too; it does by default."
         ),
     ] = True,
+    ray: Annotated[
+        bool,
+        typer.Option("--ray", help="Measure on the machines of a Ray cluster, in place of this."),
+    ] = False,
+    address: Annotated[
+        str | None,
+        typer.Option(help="Of the Ray cluster; by default as Ray's settings say."),
+    ] = None,
+    resources: Annotated[
+        bool,
+        typer.Option(
+            "--ray-resources",
+            help="Print what `ray start --resources` takes for this machine to measure, and stop.",
+        ),
+    ] = False,
     once: Annotated[bool, typer.Option("--once", help="Stop when there is nothing to do.")] = False,
 ) -> None:
     """Measure what profiling jobs ask for, until it is interrupted.
 
     A problem that is being measured then is given back, and measured by whoever comes next.
     """
-    if url is not None and store is not None:
-        raise InputError("work is that of a store or of a service: give --store or --url")
+    if resources:
+        typer.echo(json.dumps(ray_resources(this_machine())))
+        return
+    if address is not None and not ray:
+        raise InputError("--address needs --ray")
     # As Ctrl-C does: what is claimed is given back on the way out.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with ExitStack() as stack:
-            supervisor = stack.enter_context(Supervisor())
-            if url is None:
-                opened = stack.enter_context(_opened(store, wait=not once))
-                place, poll_seconds = opened.place, _POLL_SECONDS
-                leases = Leases(opened, trains=Trains.OWN if train else Trains.NOTHING)
-                found = JobWorker(leases, supervisor, train=TrainingProcess(store))
-            else:
-                remote = stack.enter_context(_remote(url))
-                place, poll_seconds = remote.place, _POLL_HTTP_SECONDS
-                found = JobWorker(remote, supervisor)
-            console.out().print(f"working on jobs in {place}", markup=False, soft_wrap=True)
+            opened = stack.enter_context(_opened(store, wait=not once))
+            if ray:
+                cluster = stack.enter_context(ray_cluster(address))
+                signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray took it
+            console.out().print(f"working on jobs in {opened.place}", markup=False, soft_wrap=True)
             console.flush()
-            found.run(_wait, until_idle=once, poll_seconds=poll_seconds)
+            if not ray:
+                supervisor = stack.enter_context(Supervisor())
+                leases = Leases(opened, trains=Trains.OWN if train else Trains.NOTHING)
+                here = JobWorker(leases, supervisor, train=TrainingProcess(store))
+                here.run(_wait, until_idle=once)
+                return
+            if train and not once:
+                stack.enter_context(ServiceWorker(store))  # it trains, and measures nothing
+            RayWorker(cluster, opened).run(_wait, until_idle=once)
+            if train:
+                leases = Leases(opened, trains=Trains.ONLY)
+                JobWorker(leases, train=TrainingProcess(store)).run(_wait, until_idle=True)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     finally:
@@ -81,12 +95,6 @@ def _opened(url: str | None, *, wait: bool) -> Store:
     """The store; one that is away is waited for, if asked."""
     patience = Retry(_wait, math.inf if wait else 0.0)
     return patience(lambda: Store.open(url), "the worker waits for its store")
-
-
-def _remote(url: str) -> HttpLeases:
-    with importing_the_service("hetune worker --url"):
-        from hetune.clients.http.leases import HttpLeases
-    return HttpLeases(url)
 
 
 def _wait(seconds: float) -> bool:

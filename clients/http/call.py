@@ -36,7 +36,6 @@ class ServiceCall(Generic[T]):
         accept: Media type of the answer.
         progress: Told how far the body is sent.
         is_repeatable: Whether it changes no more when it comes twice.
-        timeout: Seconds to wait for the answer, in place of the client's.
     """
 
     method: str
@@ -46,7 +45,6 @@ class ServiceCall(Generic[T]):
     accept: str = JSON
     progress: Progress | None = None
     is_repeatable: bool = True
-    timeout: float | None = None
 
     def pieces(self) -> Iterator[Any]:
         """The body, from its begin: bytes, and views of tensors where they lie."""

@@ -93,8 +93,6 @@ class Endpoint:
 
     def _times(self, call: ServiceCall[Any]) -> dict[str, float | None]:
         times = self._timeout
-        if call.timeout is not None:
-            times = {**times, "read": call.timeout}
         read = times["read"]
         if call.accept == EVENTS and read is not None:
             times = {**times, "read": max(read, _EVENTS_SECONDS)}

@@ -40,7 +40,7 @@ class Database:
         """All of it or nothing; SQLite lets in one at a time.
 
         Args:
-            exclusive: Measurements or units are added, or a key is looked for: PostgreSQL,
+            exclusive: Measurements or units are added: PostgreSQL,
                 too, lets in one of those at a time.
         """
         with self.store.transaction() as connection:

@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, select
+from sqlalchemy import Connection, Row, select
 
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.profiling.jobs.claim_query import OPEN, claimable, device_of
 from hetune.profiling.jobs.database import (
-    LARGEST_ID,
     Database,
     add_log_line,
     members_of,
@@ -76,7 +75,6 @@ class Leases:
         self,
         owner: str,
         machine: str,
-        key: str | None = None,
         *,
         devices: Sequence[Device] = ("cpu",),
     ) -> Lease | None:
@@ -89,8 +87,6 @@ class Leases:
         Args:
             owner: Who takes it, for readers.
             machine: Digest of the fingerprint of its machine.
-            key: Claiming under the same key again gives the same lease, as long as that holds, so
-                that a worker that heard no answer may ask again.
             devices: What its machine can measure on, of "cpu" and "cuda".
 
         Returns:
@@ -98,9 +94,7 @@ class Leases:
         """
         owner = clean(owner)
         while True:
-            with self._asking(exclusive=key is not None) as (connection, now):
-                if key is not None and (leased := self._leased_under(connection, key, now)):
-                    return leased
+            with self._asking() as (connection, now):
                 unit = connection.execute(claimable(machine, devices, self._trains, now)).first()
                 if unit is None:
                     return None
@@ -113,25 +107,7 @@ class Leases:
                     continue
                 if job.cancel_requested:
                     continue
-                return self._leased(connection, unit, job, now, owner, machine, key)
-
-    def find(self, unit: int, token: int) -> Lease:
-        """The lease that was given so, for who has its numbers only; it may have ended since.
-
-        Raises:
-            LeaseError: The unit was leased again since, or there is no such unit.
-        """
-        wanted = select(units).where(units.c.id == unit, units.c.token == token)
-        with self._database.store.reading() as connection:
-            row = None
-            if 0 < unit <= LARGEST_ID and 0 < token <= LARGEST_ID:
-                row = connection.execute(wanted).first()
-            if row is None:
-                raise LeaseError(
-                    f"lease {token} on unit {unit} has ended, and nothing was written: claim "
-                    "another unit"
-                )
-            return self._lease(connection, row, one_job(connection, row.job))
+                return self._leased(connection, unit, job, now, owner, machine)
 
     def heartbeat(self, lease: Lease) -> bool:
         """Prolongs a lease.
@@ -244,7 +220,7 @@ class Leases:
             self._end(connection, unit, now, given, text)
 
     @contextmanager
-    def _asking(self, *, exclusive: bool) -> Iterator[tuple[Connection, datetime]]:
+    def _asking(self, *, exclusive: bool = False) -> Iterator[tuple[Connection, datetime]]:
         """A transaction, and its time; outages are noticed."""
         with self._outage.watched():
             self._outage.end(self._database)
@@ -282,7 +258,6 @@ class Leases:
         now: datetime,
         owner: str,
         machine: str,
-        key: str | None,
     ) -> Lease:
         """Lends a unit, which is locked, as its job is."""
         values = {
@@ -293,7 +268,6 @@ class Leases:
             "machine": machine,
             "heartbeat": now,
             "lease_expires": now + self._length,
-            "claim_key": key,
         }
         leased = units.update().where(units.c.id == unit.id).values(**values).returning(units)
         row = connection.execute(leased).one()
@@ -305,15 +279,6 @@ class Leases:
             connection, job.id, now, f"unit {row.id} leased to {owner}, attempt {row.attempt}"
         )
         return self._lease(connection, row, one_job(connection, job.id))
-
-    def _leased_under(self, connection: Connection, key: str, now: datetime) -> Lease | None:
-        """The lease that was given under a key, if it holds."""
-        running = and_(units.c.state == State.RUNNING.value, units.c.lease_expires > now)
-        wanted = select(units).where(units.c.claim_key == key, running)
-        found = connection.execute(wanted).first()
-        if found is None:
-            return None
-        return self._lease(connection, found, one_job(connection, found.job))
 
     def _lease(self, connection: Connection, unit: Row[Any], job: Row[Any]) -> Lease:
         """The last lease of a unit that was leased."""

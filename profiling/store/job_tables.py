@@ -55,9 +55,7 @@ units = Table(
     Column("heartbeat", Utc),
     Column("endings", JSON, nullable=False, default={}),
     Column("error", Text, nullable=False, default=""),
-    Column("claim_key", Text),  # what the last claim may be repeated under
     Index("profiling_job_units_state", "job", "state"),
-    Index("profiling_job_units_claim", "claim_key"),
     sqlite_autoincrement=True,
 )
 

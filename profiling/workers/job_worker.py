@@ -13,7 +13,7 @@ from typing import Protocol
 
 from hetune.costmodel.fingerprint import Fingerprint, this_machine
 from hetune.costmodel.version import code_version
-from hetune.profiling.jobs.leases import LEASE_SECONDS
+from hetune.profiling.jobs.leases import LEASE_SECONDS, Leases
 from hetune.profiling.jobs.records import Lease, MeasureTask, TrainTask
 from hetune.profiling.measure.bench import devices_here
 from hetune.profiling.measure.limits import Limits
@@ -23,12 +23,10 @@ from hetune.profiling.measuring_lock import measuring_lock
 from hetune.profiling.records import Measurement
 from hetune.profiling.units import Unit
 from hetune.profiling.workers.activity import IdleGate, InterferenceError
-from hetune.profiling.workers.work_source import (
+from hetune.profiling.workers.failures import (
     LONGEST_PAUSE_SECONDS,
-    UNAVAILABLE,
     ProcessLostError,
     Retry,
-    WorkSource,
     is_machine_fault,
     may_pass,
     message_of,
@@ -54,17 +52,19 @@ class Measures(Protocol):
 class JobWorker:
     """Works on jobs, one unit at a time, and alone on its machine.
 
-    While it works, a thread says so to the source. Cancelled jobs end with the problem that is
+    While it works, a thread says so to the database. Cancelled jobs end with the problem that is
     being measured: its measurements are kept.
 
     Args:
-        source: Where work comes from; stays the caller's.
-        supervisor: Measures; stays the caller's. Not needed where the source leases trainings only.
+        leases: Of the jobs' units; stay the caller's.
+        supervisor: Measures; stays the caller's. Not needed where trainings only are leased.
         train: Trains a cost model for a machine, by the digest of its fingerprint, and a device;
-            gives the model's id. Not needed where the source leases no trainings.
+            gives the model's id. Not needed where none are leased.
         owner: Its name; by default the machine's, and the process's number.
         lock: A file that is locked while a unit is worked on; by default one of the user's.
         machine: What is measured on; by default this machine.
+        devices: Of that machine, if it is another one: who measures there keeps it for itself, and
+            no file is locked here.
         heartbeat_seconds: How often it says that it lives.
         look: Called a few times a second while something is measured; what it raises ends that.
         idle: Of the service whose machine it shares: it measures only while that is idle.
@@ -73,22 +73,23 @@ class JobWorker:
 
     def __init__(
         self,
-        source: WorkSource,
+        leases: Leases,
         supervisor: Measures | None = None,
         *,
         train: Callable[[str, Device], str] | None = None,
         owner: str | None = None,
         lock: Path | None = None,
         machine: Fingerprint | None = None,
+        devices: Sequence[Device] | None = None,
         heartbeat_seconds: float = LEASE_SECONDS / 4,
         look: Callable[[], None] = lambda: None,
         idle: IdleGate | None = None,
         rest_seconds: float = 30.0,
     ) -> None:
-        self._source, self._supervisor, self._train = source, supervisor, train
+        self._leases, self._supervisor, self._train = leases, supervisor, train
         self._owner = owner or f"{platform.node()}:{os.getpid()}"
         self._lock = lock
-        self._machine = machine or this_machine()
+        self._machine, self._devices = machine or this_machine(), devices
         self._heartbeat_seconds = heartbeat_seconds
         self._caller_looks, self._idle = look, idle
         self._rest_seconds = rest_seconds
@@ -103,7 +104,7 @@ class JobWorker:
 
         What a problem of the unit raises is the unit's failure, and not raised here. Where the
         machine is at fault, or Ctrl-C ends it, the unit is given back, which is no attempt. What
-        was measured is kept while the source is away, and given to it later.
+        was measured is kept while the database is away, and given to it later.
 
         Args:
             wait: Wait until nobody else does.
@@ -112,14 +113,15 @@ class JobWorker:
             Whether there was one.
 
         Raises:
-            HetuneError: The source cannot be asked (`UNAVAILABLE`), for long if it was to take a
-                result; or it does not lease to this worker; or the lock cannot be taken.
+            HetuneError: The database cannot be asked, for long if it was to take a result; or the
+                lock cannot be taken.
         """
-        with measuring_lock(self._lock, wait=wait) as has_lock:
-            if not has_lock:
+        is_here = self._devices is None
+        with measuring_lock(self._lock, wait=wait) if is_here else nullcontext(True) as is_free:
+            if not is_free:
                 return False
-            devices = devices_here()
-            lease = self._source.claim(self._owner, self._machine.digest, devices=devices)
+            devices = self._devices or devices_here()
+            lease = self._leases.claim(self._owner, self._machine.digest, devices=devices)
             if lease is None:
                 return False
             self._work_on(lease)
@@ -131,33 +133,36 @@ class JobWorker:
         *,
         until_idle: bool = False,
         poll_seconds: float = 1.0,
-    ) -> None:
-        """Works until it is told to stop; a source that is away is waited for.
+    ) -> bool:
+        """Works until it is told to stop; a database that is away is waited for.
 
         After a fault of the machine, such as a full disk, it waits, too, up to a minute.
 
         Args:
             stopped: Waits so many seconds, or less; whether to stop (`threading.Event.wait`).
-            until_idle: Stop, too, when there is nothing to do; then a source that is away is an
+            until_idle: Stop, too, when there is nothing to do; then a database that is away is an
                 error, and so is a fault of the machine.
             poll_seconds: How long to wait when there is nothing to do.
 
+        Returns:
+            Whether there was anything to do.
+
         Raises:
-            HetuneError: The source does not lease to this worker, or it is away, or the machine
-                cannot do the work, and the worker works until idle.
+            HetuneError: The database is away, or the machine cannot do the work, and the worker
+                works until idle.
         """
         self._retry.stopped = stopped
-        troubles = 0
+        troubles, has_worked = 0, False
         while not stopped(0):
             if self._idle is not None and not self._idle.wait(stopped):
-                return
+                break
             pause, self._trouble = poll_seconds, None
             try:
                 if self.step(wait=until_idle):
-                    pause = self._rest
+                    pause, has_worked = self._rest, True
                 elif until_idle:
-                    return
-            except UNAVAILABLE as error:
+                    break
+            except StoreError as error:
                 self._trouble = error
             if self._trouble is None:
                 troubles = 0
@@ -168,7 +173,8 @@ class JobWorker:
                 _log.warning("%s; work goes on in %g s", self._trouble, pause)
                 troubles += 1
             if pause and stopped(pause):
-                return
+                break
+        return has_worked
 
     def _work_on(self, lease: Lease) -> None:
         self._trouble, self._rest = None, 0.0
@@ -179,14 +185,14 @@ class JobWorker:
                     self._give(
                         lease,
                         f"{len(found)} measurements",
-                        lambda: self._source.complete(lease, found, self._machine),
+                        lambda: self._leases.complete(lease, found, self._machine),
                     )
                 else:
                     model = self._trained(lease, lease.work)
                     self._give(
                         lease,
                         f"the cost model {model}",
-                        lambda: self._source.complete_training(lease, model),
+                        lambda: self._leases.complete_training(lease, model),
                     )
         except LeaseError as error:
             _log.warning("%s", error)
@@ -196,8 +202,8 @@ class JobWorker:
             self._went_wrong(lease, error)
         except BaseException:
             try:
-                self._source.release(lease)
-            except (LeaseError, *UNAVAILABLE) as error:
+                self._leases.release(lease)
+            except (LeaseError, StoreError) as error:
                 _log.warning("%s: leased again when its lease is over (%s)", _of(lease), error)
             raise
 
@@ -221,7 +227,7 @@ class JobWorker:
             self._fail(lease, text, final=False)
 
     def _give(self, lease: Lease, what: str, do: Callable[[], object]) -> None:
-        """Gives the source what came of a unit, however long that is away.
+        """Gives the database what came of a unit, however long that is away.
 
         Raises:
             LeaseError: The lease has ended.
@@ -264,12 +270,12 @@ class JobWorker:
     def _fail(self, lease: Lease, error: str, *, final: bool) -> None:
         with suppress(LeaseError):
             self._retry(
-                lambda: self._source.fail(lease, error, final=final), f"{_of(lease)} has failed"
+                lambda: self._leases.fail(lease, error, final=final), f"{_of(lease)} has failed"
             )
 
     def _release(self, lease: Lease, why: str) -> None:
         with suppress(LeaseError):
-            self._retry(lambda: self._source.release(lease, why), f"{_of(lease)} is given back")
+            self._retry(lambda: self._leases.release(lease, why), f"{_of(lease)} is given back")
 
     @contextmanager
     def _alive(self, lease: Lease) -> Iterator[None]:
@@ -279,7 +285,7 @@ class JobWorker:
         def beat() -> None:
             while not over.wait(self._heartbeat_seconds):
                 try:
-                    self._source.heartbeat(lease)
+                    self._leases.heartbeat(lease)
                 except LeaseError:
                     return
                 except HetuneError as error:

@@ -103,7 +103,7 @@ class ServiceWorker(Closeable):
         with ExitStack() as stack:
             store = stack.enter_context(Store.open(self._store))
             supervisor = None if self._idle is None else stack.enter_context(self._supervisor())
-            # Also for machines whose workers come over HTTP, and see neither store nor models.
+            # Also for machines of a Ray cluster, which see neither store nor models.
             trains = Trains.ONLY if self._idle is None else Trains.ALL
             worker = JobWorker(
                 Leases(store, seconds=self._lease_seconds, trains=trains),

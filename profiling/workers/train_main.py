@@ -24,7 +24,7 @@ from hetune.profiling.measure.limits import usable_memory
 from hetune.profiling.process.child import end_with_parent
 from hetune.profiling.process.memory_limit import limit_memory
 from hetune.profiling.store.store import Store
-from hetune.profiling.workers.work_source import is_machine_fault, message_of
+from hetune.profiling.workers.failures import is_machine_fault, message_of
 from hetune.variants.errors import HetuneError
 from hetune.variants.kernel.device import Device
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from hetune.profiling.process.child import describe_end
-from hetune.profiling.workers.work_source import ProcessLostError
+from hetune.profiling.workers.failures import ProcessLostError
 from hetune.variants.errors import ModelError, WorkerError
 from hetune.variants.kernel.device import Device
 

@@ -20,7 +20,6 @@ from hetune.service.core.inference.regret import RegretSamples
 from hetune.service.core.inference.selection import VariantSelection
 from hetune.service.core.jobs.jobs import Jobs
 from hetune.service.core.jobs.measurements import Measurements
-from hetune.service.core.jobs.work_leases import WorkLeases
 from hetune.service.core.keys.keys import FILE, Keys
 from hetune.service.core.models.engine import Engine
 from hetune.service.core.models.models import ModelStore
@@ -45,7 +44,6 @@ class Service:
         regret: What is run again when nothing else is to be done.
         measurements: Where measurements and jobs are.
         jobs: Profiling jobs.
-        work_leases: Work on them, for workers on other machines.
         cost_models: Cost models in the model registry.
         follower: Which of them chooses.
         metrics: What all of them count and time.
@@ -64,7 +62,6 @@ class Service:
     regret: RegretSamples
     measurements: Measurements
     jobs: Jobs
-    work_leases: WorkLeases
     cost_models: CostModels
     follower: ChampionFollower
     metrics: Metrics
@@ -137,7 +134,6 @@ class Service:
             regret,
             measurements,
             Jobs(measurements, limits, models),
-            WorkLeases(lambda: measurements.leases),
             CostModels(registry, measurements, follower),
             follower,
             metrics,

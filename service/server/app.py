@@ -16,12 +16,6 @@ from hetune.service.core.formats.documents import Document
 from hetune.service.core.graphs.document import GraphDocument
 from hetune.service.core.graphs.edit import EditDocument
 from hetune.service.core.jobs.documents import JobRequest
-from hetune.service.core.jobs.work_documents import (
-    ClaimRequest,
-    FailureRequest,
-    MeasuredRequest,
-    ReleaseRequest,
-)
 from hetune.service.core.keys.access import Access
 from hetune.service.core.models.description import ModelDescription
 from hetune.service.core.service import Service
@@ -43,7 +37,6 @@ from hetune.service.http.routes import (
     graphs,
     inference,
     jobs,
-    leases,
     metrics,
     models,
     scores,
@@ -143,7 +136,6 @@ def routes(work: Dispatcher, sessions: Sessions | None = None) -> FastAPI:
         jobs.router(work),
         cost_models.router(work),
         catalogue.router(work),
-        leases.router(work),
         metrics.router(service.metrics),
         *pages.routers(work, sessions or Sessions.of_open_service()),
     ):
@@ -154,7 +146,7 @@ def routes(work: Dispatcher, sessions: Sessions | None = None) -> FastAPI:
         *(GraphDocument, EditDocument, ModelDescription, JobRequest, ProblemDetails),
         *(FeaturesDocument, InferDocument, SelectDocument, ScoreDocument, TopDocument),
         *(InferenceRequest, InferenceResponse, IndexRequest, LoadRequest, ProtocolError),
-        *(NamedVersion, ClaimRequest, MeasuredRequest, FailureRequest, ReleaseRequest),
+        NamedVersion,
     )
     add_examples(app, EXAMPLES)
     return app

@@ -39,27 +39,35 @@ def registry(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def training(tmp_path_factory):
-    """A folder with a store, the registry of a model that was trained from it, and the output."""
+    """A folder with a store and a model's registry; how it was trained, and what locks it saw."""
     folder = tmp_path_factory.mktemp("trained")
     fill(folder / "a.db", problems(graph_families=4, graphs=3))
+    free, fit = [], CostModel.fit
+
+    def watched(*args, **options):
+        with measuring_lock(wait=False) as is_free:
+            free.append(is_free)
+        return fit(*args, **options)
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CostModel, "fit", watched)
         patch.setenv("HETUNE_MODELS", str(folder / "models"))
         arguments = ("--folds", "2", "--target", "roofline-ratio")
         result = call("train", "--store", str(folder / "a.db"), *arguments)
     assert result.exit_code == 0, result.output
-    return folder, result
+    return folder, result, free
 
 
 @pytest.fixture
 def trained(training, tmp_path, registry):
-    folder, result = training
+    folder, result, _ = training
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     return result
 
 
 def test_training_without_a_command_line(training, tmp_path):
     """As a job's worker does it."""
-    folder, _ = training
+    folder, *_ = training
     registry = ModelRegistry(tmp_path / "models")
     with Store.open(folder / "a.db") as store:
         key = train(store, MACHINE.digest, registry, target="roofline-ratio", folds=2)
@@ -82,18 +90,8 @@ def test_training_makes_a_candidate_with_a_card(trained, registry):
     assert card.name in listed
 
 
-def test_nobody_measures_while_a_model_is_trained(training, registry, monkeypatch):
-    free, fit = [], CostModel.fit
-
-    def watched(*args, **options):
-        with measuring_lock(wait=False) as is_free:
-            free.append(is_free)
-        return fit(*args, **options)
-
-    monkeypatch.setattr(CostModel, "fit", watched)
-    arguments = ("--folds", "2", "--target", "roofline-ratio")
-    assert call("train", "--store", training[0] / "a.db", *arguments).exit_code == 0
-    assert free == [False] * 3
+def test_nobody_measures_while_a_model_is_trained(training):
+    assert training[2] == [False] * 3
 
 
 def test_what_cannot_be_trained_is_said_before_anything_is_fitted(tmp_path, registry, monkeypatch):
@@ -108,11 +106,12 @@ def test_what_cannot_be_trained_is_said_before_anything_is_fitted(tmp_path, regi
         train(store, MACHINE.digest, ModelRegistry(tmp_path / "models"))
 
 
-def test_a_card_that_cannot_be_written_is_said(training, tmp_path, registry):
+def test_a_card_that_cannot_be_written_is_said(tmp_path, registry):
+    fill(tmp_path / "a.db", problems(graph_families=2, graphs=3))
     registry.mkdir()
     (registry / "cards").touch()
     arguments = ("--folds", "2", "--target", "roofline-ratio")
-    result = call("train", "--store", training[0] / "a.db", *arguments)
+    result = call("train", "--store", tmp_path / "a.db", *arguments)
     assert result.exit_code == 1
     assert re.fullmatch("error: cannot write the card of the candidate .*\n", result.stderr)
 

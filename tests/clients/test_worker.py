@@ -1,14 +1,13 @@
 """`hetune worker`: works on jobs, and ends in order."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 
 import pytest
-from tests.clients._sockets import refusing
 from tests.profiling._made_up import measurement, some_units, units_of_job
-from tests.service._serving import make_service, serving
 
 from hetune.clients.cli import worker as command
 from hetune.costmodel.fingerprint import this_machine
@@ -19,7 +18,6 @@ from hetune.profiling.measure.problem import units_of
 from hetune.profiling.records import Status
 from hetune.profiling.store.store import Store
 from hetune.profiling.units import ProblemSpec
-from hetune.service.server.app import application
 from hetune.variants.errors import StoreError
 from hetune.variants.frontend.presets import labeled_preset
 
@@ -93,31 +91,6 @@ def test_it_works_until_it_is_told_to_stop(path):
     assert process.returncode == 130
 
 
-def test_it_works_for_a_service(hetune, path, monkeypatch):
-    """Over a real network, in a process that measures, on this machine."""
-    service = make_service(path.parent / "service")
-    graph = recipe("tiny", "typed", options={"nodes": 30, "edges": 90})
-    wanted = units_of(ProblemSpec(graph, labeled_preset("rgcn", 4, 4, 1), 1))[:2]
-    queue = service.measurements.queue
-    job = queue.submit_units("mine", wanted)
-    with serving(application(service, key="sesame")) as url:
-        refused = hetune("worker", "--url", url, "--once")
-        monkeypatch.setenv("HETUNE_API_KEY", "sesame")
-        result = hetune("worker", "--url", url, "--once")
-        assert (result.exit_code, result.stdout.strip()) == (0, f"working on jobs in {url}")
-        found = queue.get(job.id)
-        assert (found.state, found.machine) == (State.SUCCEEDED, this_machine().digest)
-        known = list(service.measurements.store.measurements())
-        assert {m.unit for m in known} == {unit.key for unit in wanted}
-        assert {m.status for m in known} == {Status.OK}
-    assert refused.exit_code == 1
-    assert "send the service's key" in refused.stderr
-    with refusing() as nobody:
-        gone = hetune("worker", "--url", nobody, "--once")
-    assert gone.exit_code == 1
-    assert "no answer from" in gone.stderr
-
-
 def test_it_trains_unless_it_is_told_not_to(hetune, path):
     """What is known is not measured again; it is nothing to train on."""
     graph = recipe("tiny", "typed", options={"nodes": 30, "edges": 90})
@@ -135,9 +108,17 @@ def test_it_trains_unless_it_is_told_not_to(hetune, path):
     assert (found.state, "to train on" in found.error) == (State.FAILED, True), found.error
 
 
-def test_it_works_for_one_of_both(hetune, path):
-    result = hetune("worker", "--url", "http://127.0.0.1:1", "--store", path)
-    assert (result.exit_code, "give --store or --url" in result.stderr) == (2, True)
+def test_it_says_what_lets_a_ray_node_measure(hetune):
+    result = hetune("worker", "--ray-resources")
+    assert json.loads(result.stdout) == {f"hetune:{this_machine().digest}": 1}
+
+
+def test_a_cluster_needs_ray(hetune, path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    result = hetune("worker", "--store", path, "--ray")
+    assert (result.exit_code, "pip install 'hetune[ray]'" in result.stderr) == (2, True)
+    result = hetune("worker", "--store", path, "--address", "auto")
+    assert (result.exit_code, "--address needs --ray" in result.stderr) == (2, True)
 
 
 def test_a_store_that_cannot_be_used(hetune, tmp_path):

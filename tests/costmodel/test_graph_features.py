@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
-from scipy import stats
 
 from hetune.costmodel.features import graph_native
 from hetune.costmodel.features.graph import CACHED_ROWS, NAMES, graph_features, missing_share
@@ -61,6 +60,8 @@ def share(part: float, whole: float) -> float:
 
 def distribution(counts: list[int]) -> dict[str, float]:
     """Of the counts above 0, by the formulas of the page, the slow way."""
+    from scipy import stats
+
     x = np.array(sorted(c for c in counts if c), np.float64)
     if not x.size:
         return dict.fromkeys(
@@ -113,6 +114,8 @@ def misses(rows: list[int], cached: int) -> float:
 
 def expected(graph: HeteroGraph) -> dict[str, float]:
     """Every feature again, from the edges."""
+    from scipy import stats
+
     edges = sorted(zip(graph.dst.tolist(), graph.etype.tolist(), graph.src.tolist(), strict=True))
     src_pairs, dst_pairs = sorted({(t, s) for _, t, s in edges}), sorted({e[:2] for e in edges})
     sizes = Counter(t for _, t, _ in edges)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import warnings
+from functools import cache
 from unittest.mock import patch
 
 import pytest
@@ -60,21 +61,29 @@ def close(found, layer, arguments):
     near(found, exact(layer, arguments))
 
 
-@pytest.mark.parametrize("name", CASES)
-@torch.no_grad()
-def test_all_variants_give_the_layers_results(name):
+@cache
+def compiled_cases(name):
+    """Each case's layer, compiled, its arguments, and why some of it is not; tests share them."""
     torch.manual_seed(0)
+    found = []
     for case in CASES[name]:
         layer = case.make().eval()
         arguments = arguments_on(EDGES, NODES, case.given)
-        layer(**arguments)  # lazy parameters
-        expected = exact(layer, arguments)
-        with warnings.catch_warnings(record=True) as told:
+        with torch.no_grad(), warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always", FallbackWarning)
+            layer(**arguments)  # lazy parameters
             compiled = compile_layer(layer, backend="torch")
-            near(compiled(**arguments), expected)
-        for warning in told:
-            reason = str(warning.message)
+            near(compiled(**arguments), exact(layer, arguments))
+        found.append((layer, compiled, arguments, [str(warning.message) for warning in told]))
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+@torch.no_grad()
+def test_all_variants_give_the_layers_results(name):
+    for layer, compiled, arguments, told in compiled_cases(name):
+        expected = exact(layer, arguments)
+        for reason in told:
             assert any(re.search(known, reason) for known in REASONS), reason
         for variant in compiled.variants:
             near(compiled(**arguments, variant=variant), expected)
@@ -82,17 +91,13 @@ def test_all_variants_give_the_layers_results(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_are_the_layers(name):
-    torch.manual_seed(0)
-    case = CASES[name][0]
-    layer = case.make().eval()
-    arguments = arguments_on(EDGES, NODES, case.given)
-    layer(**arguments)  # lazy parameters
-    with warnings.catch_warnings(record=True) as told:
+    layer, compiled, arguments, told = compiled_cases(name)[0]
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", FallbackWarning)
-        compiled = compile_layer(layer, backend="torch")
         found = gradients_of(compiled, arguments)
+    told = told + [str(warning.message) for warning in warned]
     assert compiled.status().has_gradients or told
-    assert all("gradients" not in str(warning.message) for warning in told)
+    assert all("gradients" not in reason for reason in told)
     own, exact = gradients_of(layer, arguments), exact_gradients_of(layer, arguments)
     assert gradient_error(found, exact) <= gradient_tolerance(own, exact)
 

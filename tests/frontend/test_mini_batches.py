@@ -6,6 +6,9 @@ here as it lays them out, the nodes and edges of each hop after those of the hop
 
 from __future__ import annotations
 
+import copy
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from tests.frontend.conftest import METADATA
@@ -14,6 +17,7 @@ from torch import nn
 
 import hetune
 from hetune.variants.frontend import traced_call
+from hetune.variants.testing.conformance import TOLERANCE, relative_error
 
 utils = pytest.importorskip("torch_geometric.utils")
 NODES = 400
@@ -84,6 +88,46 @@ def test_batches_with_types_of_edges(kind):
         batch = x[nodes], edge_index, types[: edge_index.shape[1]]
         torch.testing.assert_close(compiled(*batch), model(*batch))
     assert all(layer.variant for layer in compiled.report().layers)
+
+
+def drawn(nodes, edges, draw):
+    """A call with nodes, edges and types of edges; a third of the edges lead to one node."""
+    ends = torch.randint(0, nodes, (2, edges), generator=draw)
+    ends[1, : edges // 3] = nodes - 1
+    types = torch.randint(0, 5, (edges,), generator=draw)
+    return torch.randn(nodes, WIDTH, generator=draw), ends, types
+
+
+def test_threads_with_graphs_of_all_sizes_that_come_and_go():
+    """Nothing of a graph that is gone is read for another, nor what a kept one has overwritten."""
+    module = pyg.RGCNConv(WIDTH, WIDTH, 5).eval()
+    exact, compiled = copy.deepcopy(module).double(), hetune.compile(module, dynamic=True)
+    sizes = ((2, 0), (1, 1), (60, 7), (3, 90), (300, 600), (900, 2000), (5000, 17_000))
+
+    def check(x, ends, types):
+        with torch.no_grad():
+            wanted = exact(x.double(), ends, types)
+            found = compiled(x, ends, types)
+        assert relative_error(found, wanted) <= TOLERANCE
+        return found
+
+    def run(seed):
+        draw = torch.Generator().manual_seed(seed)
+        kept = drawn(300, 600, draw)
+        first = check(*kept)
+        for place in torch.randint(0, len(sizes), (25,), generator=draw).tolist():
+            check(*drawn(*sizes[place], draw))
+        assert torch.equal(check(*kept), first)
+        x = kept[0].requires_grad_()
+        compiled(*kept).square().sum().backward()
+        found, x.grad = x.grad, None
+        rows = kept[0].detach().double().requires_grad_()
+        exact(rows, *kept[1:]).square().sum().backward()
+        assert relative_error(found, rows.grad) <= TOLERANCE
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len([*pool.map(run, range(4))]) == 4
+    assert compiled.status().variant is not None
 
 
 class OfTypes(nn.Module):

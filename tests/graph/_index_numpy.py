@@ -27,24 +27,6 @@ def order_edges(
     return tuple(map(_int32, (*columns, pairs % nodes, pairs // nodes)))
 
 
-def whole(
-    src: torch.Tensor,
-    dst: torch.Tensor,
-    etype: torch.Tensor,
-    num_nodes: int,
-    num_targets: int,
-    num_etypes: int,
-) -> tuple[tuple[torch.Tensor, ...], np.ndarray]:
-    """All that is known of a small graph's edges, as the native routine lists it."""
-    order = order_edges(src, dst, etype, num_nodes, num_etypes)
-    pairs = number_pairs(order[2], order[3])
-    indptr = pointers(order[2], num_targets)
-    others = pointers(pairs[2], num_targets), indptr.diff(), pointers(order[6], num_etypes)
-    types = order[3], order[6], pairs[3]
-    stats = np.stack([np.bincount(ids.numpy(), minlength=num_etypes) for ids in types])
-    return (*order, *pairs, pairs[1].diff().float(), indptr, *others), stats
-
-
 def sort_by_key(keys: torch.Tensor, buckets: int) -> torch.Tensor:
     """Stable argsort of keys in [0, buckets)."""
     return _int32(np.argsort(keys.numpy(), kind="stable"))

@@ -45,3 +45,9 @@ def by_numpy(patch: pytest.MonkeyPatch) -> None:
     for name, routine in vars(_index_numpy).items():
         if callable(routine) and not name.startswith("_"):
             patch.setattr(index_native, name, routine)
+    step_by_step(patch)
+
+
+def step_by_step(patch: pytest.MonkeyPatch) -> None:
+    """Lets small graphs be indexed as large ones are."""
+    patch.setattr(GraphIndex, "small", lambda self, groups=0: None)

@@ -17,12 +17,14 @@ from hetune.variants.graph import (
     from_networkx,
     from_pyg,
     from_scipy,
+    index_native,
     to_dgl,
     to_edge_index_dict,
     to_networkx,
     to_pyg,
     to_scipy,
 )
+from hetune.variants.graph.convert import edge_index_dict
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch_geometric calls deprecated parts of torch
@@ -329,3 +331,25 @@ def test_scipy_goes_there_and_back_like_its_graph():
     with pytest.raises(GraphError, match="give ntype, the type of each of the 6 nodes"):
         from_scipy(larger, like=LIKE)
     assert from_scipy(larger, np.array([0, 0, 0, 1, 1, 1]), like=LIKE).node_offsets == (0, 3, 6)
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.int32, torch.int64])
+def test_ids_are_joined_by_one_call_as_type_by_type(dtype):
+    draw = torch.Generator().manual_seed(0)
+    counts, offsets = {"a": 40, "b": 7}, {"a": 0, "b": 40}
+    sizes = {("a", "x", "b"): 9, ("b", "y", "a"): 0, ("b", "z", "b"): 30}
+    edges = {
+        (source, name, target): tuple(
+            torch.randint(0, counts[ntype], (count, 2), generator=draw).to(dtype)[:, 0]
+            for ntype in (source, target)
+        )
+        for (source, name, target), count in sizes.items()
+    }
+    index_native.own_ids(torch.zeros(1, dtype=dtype), 1)
+    found = edge_index_dict._joined_at_once(edges, counts, offsets)
+    for ids, expected in zip(found, edge_index_dict._joined(edges, counts, offsets), strict=True):
+        assert ids.dtype is torch.int32
+        assert ids.tolist() == expected.tolist()
+    for wrong in (-1, 7):
+        edges["b", "z", "b"][1][3] = wrong
+        assert edge_index_dict._joined_at_once(edges, counts, offsets) is None

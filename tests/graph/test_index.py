@@ -15,7 +15,6 @@ from hetune.variants.errors import CompileError, GraphError, InputError
 from hetune.variants.graph import index_native
 from hetune.variants.graph.cuts import (
     block_count,
-    block_counts,
     block_order,
     node_blocks,
     num_hubs,
@@ -23,9 +22,10 @@ from hetune.variants.graph.cuts import (
 )
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.graph.row_groups import RowGroups, node_type_groups
+from hetune.variants.graph.row_groups import RowGroups, block_counts, node_type_groups
+from hetune.variants.graph.small_index import FIELDS, KINDS, SMALL
 
-from ._indexes import assert_same, by_numpy, everything
+from ._indexes import ARRAYS, assert_same, by_numpy, everything, step_by_step
 
 
 def random_graph(
@@ -96,6 +96,31 @@ def assert_numpy_equals_native(graph: HeteroGraph, relations: tuple[int, ...] | 
         # Nor must it find the whole index that the graph has cached.
         patch.setattr(GraphIndex, "of", classmethod(lambda cls, g, r=None: cls(g, r)))
         assert_same(native, everything(GraphIndex(graph, relations)))
+
+
+def assert_made_at_once(graph: HeteroGraph) -> None:
+    """All arrays of a small graph's index are those that are made step by step."""
+    small = GraphIndex(graph).small(groups=31)
+    if small is None:
+        assert max(graph.num_edges, graph.num_nodes, graph.num_etypes) >= SMALL
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        step_by_step(patch)
+        index = GraphIndex(graph)
+        found = {name: getattr(index, name) for name in ARRAYS if name in FIELDS}
+        found["node_blocks"] = blocks = node_blocks(index, 1024)
+        found["block_order"] = block_order(index, 1024)
+        assert (small.blocks, small.hubs) == (len(blocks) - 1, num_hubs(index, 1024))
+        chosen = None, index.nodes_with_edges("src"), index.nodes_with_edges("dst")
+        of_nodes = (node_type_groups(graph, 1024, blocks, nodes) for nodes in chosen)
+        of_rows = (row_groups(index, space, 1024) for space in ("edge", "dst_pair"))
+        for kind, groups in zip(KINDS, (*of_rows, *of_nodes), strict=True):
+            found |= {f"{kind}: {part}": rows for part, rows in groups._asdict().items()}
+    assert_same({name: small.array(name) for name in found}, found)
+    assert found.keys() == FIELDS.keys()
+    assert small.is_in_order == (found["edge_id"].tolist() == [*range(graph.num_edges)])
+    for name, place in FIELDS.items():
+        assert small.addresses[place] == small.array(name).data_ptr() or not len(found[name])
 
 
 def subset(graph: HeteroGraph) -> tuple[int, ...]:
@@ -175,6 +200,11 @@ def test_definitions(graph: HeteroGraph) -> None:
 def test_numpy_equals_native(graph: HeteroGraph) -> None:
     assert_numpy_equals_native(graph, None)
     assert_numpy_equals_native(graph, subset(graph))
+    assert_made_at_once(graph)
+
+
+def test_awkward_graphs_are_indexed_at_once(graph: HeteroGraph) -> None:
+    assert_made_at_once(graph)
 
 
 @pytest.mark.parametrize("part", ["all", "some", "none"])

@@ -1,7 +1,12 @@
 """Parts as tasks of Ray: the bits of a run in one process, though a node is lost."""
 
+import json
+import os
+import signal
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +17,9 @@ import hetune
 from hetune import distributed
 from hetune.variants.errors import InputError, MemoryLimitError
 from hetune.variants.graph.generate import generate
+from hetune.variants.partition import run
 from hetune.variants.partition.partitions import GraphPartitions
+from hetune.variants.partition.row_files import RowWriter
 
 WIDTH, MEMORY, VARIANT = 32, 3_000_000, "dst/b1024"
 
@@ -81,3 +88,61 @@ def test_a_node_that_is_killed_loses_no_work(tmp_path, monkeypatch):
     finally:
         ray.shutdown()
         cluster.shutdown()
+
+
+def test_a_driver_that_is_killed_loses_no_work(tmp_path, monkeypatch):
+    """By kill -9, while its tasks run: an equal call computes the rest."""
+    ray = pytest.importorskip("ray", reason="needs ray (extra 'ray')")
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        killed = subprocess.run([sys.executable, __file__, cluster.address, str(tmp_path)])
+        assert killed.returncode == -signal.SIGKILL
+        assert not (tmp_path / "out.npy").exists()
+        journal = (tmp_path / "out.npy.work" / "journal.jsonl").read_text().splitlines()[1:]
+        done = sum(part["last"] - part["first"] for part in map(json.loads, journal))
+        write, rows = RowWriter.write, list[int]()
+        *given, options = small_run(tmp_path)
+        wanted = hetune.run_partitions(*given[:3], tmp_path / "here.npy", **options)
+        monkeypatch.setattr(
+            RowWriter, "write", lambda *of: (rows.append(len(of[2])), write(*of))[1]
+        )
+        ray.init(cluster.address, log_to_driver=False)
+        found = distributed.run(*given, **options)
+        assert np.array_equal(found, wanted)
+        assert 0 < sum(rows) == len(wanted) - done < len(wanted)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def small_run(folder):
+    """The arguments of a run of several parts."""
+    graph = generate("aifb", 0.2)
+    parts = GraphPartitions(graph, 500)
+    x = np.random.default_rng(0).standard_normal((graph.num_nodes, WIDTH), np.float32)
+    torch.manual_seed(0)
+    layer = hetune.compile(hetune.nn.RGCN(WIDTH, WIDTH, graph.num_etypes).eval())
+    options = {"memory": MEMORY, "variant": VARIANT}
+    return layer, parts, x, folder / "out.npy", options
+
+
+def be_killed(address, folder):
+    """Once a third is done."""
+    import ray
+
+    ray.init(address, log_to_driver=False)
+    *given, options = small_run(Path(folder))
+
+    def progress(done, total):
+        if done > total / 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    run.COMMIT_SECONDS = 0.0
+    distributed.run(*given, progress=progress, **options)
+
+
+if __name__ == "__main__":
+    be_killed(*sys.argv[1:])

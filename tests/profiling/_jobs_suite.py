@@ -1,7 +1,4 @@
-"""What queues of jobs promise, whatever the database: subclass it, and give it a fixture `url`.
-
-A subclass may also say how work is leased (`lend`), in place of by the database itself.
-"""
+"""What queues of jobs promise, whatever the database: subclass it, and give it a fixture `url`."""
 
 from __future__ import annotations
 
@@ -31,7 +28,6 @@ from hetune.profiling.jobs.results import results
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.records import Status
 from hetune.profiling.store.store import AddedCounts, Store
-from hetune.profiling.workers.work_source import WorkSource
 from hetune.variants.errors import (
     CampaignError,
     ConflictError,
@@ -53,11 +49,11 @@ class Bench:
         now: What the clock shows.
     """
 
-    def __init__(self, store: Store, lend: Callable[[Leases], WorkSource]) -> None:
+    def __init__(self, store: Store) -> None:
         self.now = _START
         self.store = store
         self.queue = JobQueue(store, clock=lambda: self.now)
-        self.leases = lend(Leases(store, seconds=60, attempts=3, clock=lambda: self.now))
+        self.leases = Leases(store, seconds=60, attempts=3, clock=lambda: self.now)
 
     def submit(self, problems: int = 2, **options: Any) -> Job:
         """A job of so many problems with two variants each."""
@@ -94,20 +90,13 @@ class Bench:
 
 
 class JobsConformance:
-    """What queues of jobs do, whichever database they are in, and whoever lends the work."""
-
-    trains = True
-
-    @contextmanager
-    def lending(self) -> Iterator[Callable[[Leases], WorkSource]]:
-        """What makes of leases what workers speak to; the leases themselves unless overridden."""
-        yield lambda leases: leases
+    """What queues of jobs do, whichever database they are in."""
 
     @contextmanager
     def open(self, url: str) -> Iterator[Bench]:
         """A bench over a database."""
-        with Store.open(url) as store, self.lending() as lend:
-            yield Bench(store, lend)
+        with Store.open(url) as store:
+            yield Bench(store)
 
     def test_a_job_from_beginning_to_end(self, url: str) -> None:
         """States, progress, times and the log."""
@@ -235,10 +224,10 @@ class JobsConformance:
 
     def test_the_database_s_clock_counts(self, url: str) -> None:
         """Unless another one is given."""
-        with Store.open(url) as store, self.lending() as lend:
+        with Store.open(url) as store:
             job = JobQueue(store).submit_units("mine", some_units(1))
             assert abs(job.created - datetime.now(UTC)) < timedelta(hours=1)
-            at_once, later = lend(Leases(store, seconds=0)), lend(Leases(store, seconds=3600))
+            at_once, later = (Leases(store, seconds=seconds) for seconds in (0, 3600))
             stale = at_once.claim("a", MACHINE.digest)
             held = later.claim("b", MACHINE.digest)
             assert stale is not None
@@ -297,7 +286,7 @@ class JobsConformance:
     def test_units_that_fail_are_lent_again(self, url: str) -> None:
         """So often; the others are measured all the same, and the job has failed."""
         with self.open(url) as bench:
-            job = bench.submit(2, retrain=self.trains)
+            job = bench.submit(2, retrain=True)
             unit = 0
             for attempt in (1, 2, 3):
                 lease = bench.claim()
@@ -305,9 +294,7 @@ class JobsConformance:
                 unit = lease.unit
                 bench.leases.fail(lease, f"bad luck {attempt}\0")
                 self._writes_nothing(bench, lease)
-            assert (
-                bench.states(job) == [State.FAILED, State.QUEUED, State.QUEUED][: 2 + self.trains]
-            )
+            assert bench.states(job) == [State.FAILED, State.QUEUED, State.QUEUED]
             assert bench.state(job) is State.RUNNING
             bench.complete(bench.claim())
             assert bench.leases.claim("a", MACHINE.digest) is None  # nothing is trained then
@@ -315,7 +302,7 @@ class JobsConformance:
             assert (found.state, found.error) == (State.FAILED, "bad luck 3\ufffd")
             assert found.progress.problems_failed == 1
             ended = [State.FAILED, State.SUCCEEDED, State.QUEUED]  # the training never began
-            assert bench.states(job) == ended[: 2 + self.trains]
+            assert bench.states(job) == ended
             assert f"unit {unit} given up: bad luck 3\ufffd" in bench.log(job)
 
     def test_what_cannot_succeed_is_given_up_at_once(self, url: str) -> None:
@@ -400,10 +387,10 @@ class JobsConformance:
     def test_workers_that_race(self, url: str) -> None:
         """Each unit goes to one of them, and is measured once."""
         with Store.open(url) as store:
-            job = JobQueue(store).submit_units("mine", some_units(12), retrain=self.trains)
+            job = JobQueue(store).submit_units("mine", some_units(12), retrain=True)
         barrier = Barrier(_WORKERS)
 
-        def work(number: int, leases: WorkSource) -> list[int]:
+        def work(number: int, leases: Leases) -> list[int]:
             mine = []
             barrier.wait()
             while lease := leases.claim(f"w{number}", MACHINE.digest):
@@ -414,9 +401,9 @@ class JobsConformance:
                     assert leases.complete(lease, measured(lease), MACHINE) == AddedCounts(2, 0)
             return mine
 
-        with ExitStack() as stack, self.lending() as lend:
+        with ExitStack() as stack:
             stores = [stack.enter_context(Store.open(url)) for _ in range(_WORKERS)]
-            workers = [lend(Leases(store, seconds=3600)) for store in stores]
+            workers = [Leases(store, seconds=3600) for store in stores]
             with ThreadPoolExecutor(_WORKERS) as pool:
                 ids = [unit for mine in pool.map(work, range(_WORKERS), workers) for unit in mine]
         with Store.open(url) as store:
@@ -453,8 +440,8 @@ class JobsConformance:
 
     def test_cancelling_in_a_race(self, url: str) -> None:
         """Whoever comes first: nobody waits for ever, and the job ends cancelled or measured."""
-        with Store.open(url) as store, self.lending() as lend:
-            queue, leases = JobQueue(store), lend(Leases(store, seconds=3600))
+        with Store.open(url) as store:
+            queue, leases = JobQueue(store), Leases(store, seconds=3600)
             jobs = [queue.submit_units("mine", some_units(2, start=2 * n)) for n in range(6)]
 
             def cancel() -> None:
@@ -505,10 +492,6 @@ class JobsConformance:
                 call()
         assert list(bench.store.measurements()) == before
         assert (units_of_job(bench.queue, lease.job), bench.queue.log(lease.job)) == (units, log)
-
-
-class DatabaseConformance(JobsConformance):
-    """What is the database's own besides: submitting, training, and what a kill leaves."""
 
     def test_a_job_that_is_not_there(self, url: str) -> None:
         """Whatever its number."""
@@ -601,25 +584,6 @@ class DatabaseConformance(JobsConformance):
             assert lease is not None
             bench.complete(lease)
             assert bench.claim().work == TrainTask("cuda")
-
-    def test_claiming_again_under_a_key(self, url: str) -> None:
-        """The same lease, as long as it holds; then whatever is next."""
-        with self.open(url) as bench:
-            bench.submit(2)
-            leases = Leases(bench.store, clock=lambda: bench.now)
-            first = leases.claim("a", MACHINE.digest, "k")
-            assert first is not None
-            bench.wait(59)
-            assert leases.claim("a", MACHINE.digest, "k") == first
-            other = leases.claim("a", MACHINE.digest, "l")
-            assert other is not None
-            assert other.unit != first.unit
-            bench.wait(1)
-            again = leases.claim("a", MACHINE.digest, "k")
-            assert again is not None
-            assert (again.unit, again.token) == (first.unit, 2)
-            leases.complete(again, measured(again), MACHINE)
-            assert leases.claim("a", MACHINE.digest, "k") is None
 
     def test_who_trains(self, url: str) -> None:
         """Workers on the machine that was measured, or all, or none."""

@@ -9,6 +9,8 @@ from typing import Any
 from sqlalchemy import Row, select
 
 from hetune.costmodel.fingerprint import Fingerprint
+from hetune.profiling.jobs.database import one_job
+from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import Lease, MeasureTask
 from hetune.profiling.records import PROTOCOLS, LaunchRecord, Measurement, Status
@@ -114,3 +116,11 @@ def units_of_job(queue: JobQueue, job: int) -> list[Row[Any]]:
     wanted = select(table).where(table.c.job == job).order_by(table.c.id)
     with queue._database.store.reading() as connection:
         return list(connection.execute(wanted))
+
+
+def lease_of(leases: Leases, unit: int) -> Lease:
+    """The last lease of a unit, as its worker has it."""
+    table = job_tables.units
+    with leases._database.store.reading() as connection:
+        row = connection.execute(select(table).where(table.c.id == unit)).one()
+        return leases._lease(connection, row, one_job(connection, row.job))

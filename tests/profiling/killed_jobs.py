@@ -3,8 +3,7 @@
 A process of its own. ``complete URL before`` claims a unit and kills itself in `complete`, before
 or ``after`` its commit. ``loop URL N`` lets so many workers be killed at random points while they
 measure, and then one that is not: all must be measured in the end, and nothing twice. ``sleep
-URL`` lets one sleep over the end of its lease, holding what it measured. With the URL of a
-service in the end they work over HTTP; the service has to have the same database, and short leases.
+URL`` lets one sleep over the end of its lease, holding what it measured.
 """
 
 from __future__ import annotations
@@ -15,20 +14,17 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from _made_up import MACHINE, measured, some_units, units_of_job
 from sqlalchemy import Connection, Row, event
 
-from hetune.clients.http.leases import HttpLeases
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import State
 from hetune.profiling.store.store import Store
-from hetune.profiling.workers.work_source import WorkSource
 from hetune.variants.errors import LeaseError
 
 _PROBLEMS = 60
@@ -54,7 +50,7 @@ def complete(url: str, when: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def loop(url: str, kills: int, service: str | None = None, seed: int = 0) -> None:
+def loop(url: str, kills: int, seed: int = 0) -> None:
     """Kills so many workers.
 
     Raises:
@@ -65,21 +61,18 @@ def loop(url: str, kills: int, service: str | None = None, seed: int = 0) -> Non
         job = JobQueue(store).submit_units("mine", some_units(_PROBLEMS)).id
     for turn in range(kills):
         problems, seconds = draw.randrange(6), draw.uniform(0, _LONGEST_SECONDS)
-        _kill_one(_Lending(url, service, turn), problems, seconds)
+        _kill_one(url, turn, problems, seconds)
         _check(url, job)
-    end = time.monotonic() + _DEADLINE_SECONDS
+    _work(url, kills, lambda: None)
     with Store.open(url) as store:
-        queue = JobQueue(store)
-        while not queue.get(job).state.is_final and time.monotonic() < end:
-            _work(_Lending(url, service, kills), lambda: None)
-            time.sleep(0.05)
-        if queue.get(job).state is not State.SUCCEEDED:
-            raise SystemExit(f"the job is not done: {queue.get(job)}")
+        found = JobQueue(store).get(job)
+        if found.state is not State.SUCCEEDED:
+            raise SystemExit(f"the job is not done: {found}")
     done = _check(url, job)
     print(f"{kills} workers killed, {done} problems measured")
 
 
-def sleep(url: str, service: str | None = None) -> None:
+def sleep(url: str) -> None:
     """Stops a worker, lets another one do what it had, and lets it go on.
 
     Raises:
@@ -89,12 +82,9 @@ def sleep(url: str, service: str | None = None) -> None:
         job = JobQueue(store).submit_units("mine", some_units(1)).id
     child = os.fork()
     if child == 0:
-        _sleep(_Lending(url, service, 0))
+        _sleep(url)
     os.waitpid(child, os.WUNTRACED)
-    end = time.monotonic() + _DEADLINE_SECONDS
-    while _check(url, job) == 0 and time.monotonic() < end:
-        time.sleep(0.05)
-        _work(_Lending(url, service, 1), lambda: None)
+    _work(url, 1, lambda: None)
     os.kill(child, signal.SIGCONT)
     _, status = os.waitpid(child, 0)
     if os.waitstatus_to_exitcode(status) != _REFUSED:
@@ -104,56 +94,44 @@ def sleep(url: str, service: str | None = None) -> None:
     print("refused")
 
 
-def _sleep(lending: _Lending) -> None:
+def _sleep(url: str) -> None:
     """A worker that is stopped before it gives back what it measured."""
     try:
-        with lending.open() as lender:
-            lease = lender.claim("sleeper", MACHINE.digest)
+        with _leases(url, 0) as leases:
+            lease = leases.claim("sleeper", MACHINE.digest)
             if lease is not None:
                 os.kill(os.getpid(), signal.SIGSTOP)
-                lender.complete(lease, measured(lease, samples=(9.0,)), MACHINE)
+                leases.complete(lease, measured(lease, samples=(9.0,)), MACHINE)
     except LeaseError:
         os._exit(_REFUSED)
     finally:
         os._exit(1)
 
 
-@dataclass(frozen=True)
-class _Lending:
-    """Who lends: a service, or the database, where each turn is a day later than the last."""
-
-    url: str
-    service: str | None
-    turn: int
-
-    @contextmanager
-    def open(self) -> Iterator[WorkSource]:
-        if self.service is not None:
-            with HttpLeases(self.service) as lender:
-                yield lender
-            return
-        now = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=self.turn)
-        with Store.open(self.url) as store:
-            yield Leases(store, attempts=1000, clock=lambda: now)
+@contextmanager
+def _leases(url: str, turn: int) -> Iterator[Leases]:
+    """Those of a worker; each turn is a day later than the last."""
+    now = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=turn)
+    with Store.open(url) as store:
+        yield Leases(store, attempts=1000, clock=lambda: now)
 
 
-def _work(lending: _Lending, said: Callable[[], object]) -> None:
+def _work(url: str, turn: int, said: Callable[[], object]) -> None:
     """Measures until there is nothing to do."""
-    with lending.open() as lender:
-        while lease := lender.claim(f"worker {lending.turn}", MACHINE.digest):
-            with suppress(LeaseError):  # it is short, and the machine may be busy
-                lender.complete(lease, measured(lease), MACHINE)
-                said()
+    with _leases(url, turn) as leases:
+        while lease := leases.claim(f"worker {turn}", MACHINE.digest):
+            leases.complete(lease, measured(lease), MACHINE)
+            said()
 
 
-def _kill_one(lending: _Lending, problems: int, seconds: float) -> None:
+def _kill_one(url: str, turn: int, problems: int, seconds: float) -> None:
     """Kills a worker some time after it has completed so many problems."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.close(reading)
-            _work(lending, lambda: os.write(writing, b"."))
+            _work(url, turn, lambda: os.write(writing, b"."))
             time.sleep(_DEADLINE_SECONDS)  # nothing is left to do: it is killed all the same
         finally:
             os._exit(1)
@@ -170,10 +148,8 @@ def _kill_one(lending: _Lending, problems: int, seconds: float) -> None:
 def _check(url: str, job: int) -> int:
     """Compares what is done with what was measured; how many problems that are."""
     with Store.open(url) as store:
-        done, before = _done(store, job), None
-        while done != before:  # a service may still do what a killed worker has sent
-            found = [measurement.unit for measurement in store.measurements()]
-            done, before = _done(store, job), done
+        done = _done(store, job)
+        found = [measurement.unit for measurement in store.measurements()]
         if len(found) != len({*found}):
             raise SystemExit("a unit was counted twice")
         if len(found) != sum(unit.size for unit in done):
@@ -189,7 +165,7 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["complete", url, when]:
             complete(url, when)
-        case ["sleep", url, *service]:
-            sleep(url, *service)
-        case ["loop", url, kills, *service]:
-            loop(url, int(kills), *service)
+        case ["sleep", url]:
+            sleep(url)
+        case ["loop", url, kills]:
+            loop(url, int(kills))

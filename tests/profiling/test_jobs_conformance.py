@@ -2,17 +2,17 @@
 
 import pytest
 
-from ._jobs_suite import DatabaseConformance
+from ._jobs_suite import JobsConformance
 
 
-class TestSqlite(DatabaseConformance):
+class TestSqlite(JobsConformance):
     @pytest.fixture
     def url(self, tmp_path):
         return f"sqlite:///{tmp_path / 'store.db'}"
 
 
 @pytest.mark.postgresql
-class TestPostgresql(DatabaseConformance):
+class TestPostgresql(JobsConformance):
     @pytest.fixture
     def url(self, postgresql_url):
         return postgresql_url

@@ -11,16 +11,16 @@ from pathlib import Path
 import psutil
 import pytest
 from filelock import FileLock
-from tests.profiling._made_up import MACHINE, measured, some_units, units_of_job
+from tests.profiling._made_up import MACHINE, lease_of, measured, some_units, units_of_job
 from tests.profiling.test_jobs_in_service import until
 
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import State, Trains
 from hetune.profiling.store.store import Store
+from hetune.profiling.workers.failures import ProcessLostError
 from hetune.profiling.workers.service_worker import ServiceWorker
 from hetune.profiling.workers.train_main import answer
 from hetune.profiling.workers.training_process import TrainingProcess
-from hetune.profiling.workers.work_source import ProcessLostError
 from hetune.variants.errors import (
     FolderError,
     InputError,
@@ -58,6 +58,8 @@ def caused(error, cause):
 
 def test_it_gives_the_model():
     assert TrainingProcess(command=TRAINS)("abc") == "model-of-abc"
+    arguments = script(answers('{"model": " ".join(sys.argv[1:])}'))
+    assert TrainingProcess(command=arguments)("abc") == "cpu abc"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,6 @@ def test_what_may_pass_is_told_apart(tmp_path, monkeypatch, error, says, fault):
 
 def test_it_gives_way_to_all_others(tmp_path):
     train = TrainingProcess(tmp_path / "store.db", command=FAKE)
-    assert train("abc") == "cpu, nice 19, limited True"
     assert train("abc", "cuda") == "cuda, nice 19, limited True"
 
 
@@ -291,7 +292,7 @@ def test_a_service_that_is_killed_loses_its_lease(store, queue, job, tmp_path):
     service = subprocess.Popen([sys.executable, "-c", line])
     try:
         until(lambda: path.exists() and path.read_text())
-        before = Leases(store).find(training(queue, job).id, 1)
+        before = lease_of(Leases(store), training(queue, job).id)
     finally:
         service.send_signal(signal.SIGKILL)
         service.wait()

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,14 @@ class Neighbours(BaseSampler):
         raise NotImplementedError
 
 
+def shortened(data, download):
+    """Every tenth fact of a knowledge graph is enough to learn from, and to rank."""
+    download(data)
+    for path in map(Path, data.raw_paths):
+        lines = path.read_text("utf-8").splitlines(keepends=True)
+        path.write_text("".join(lines[::10]), "utf-8")
+
+
 @pytest.fixture(scope="module")
 def run(data_dir, tmp_path_factory):
     """The last loss and the accuracy of a script."""
@@ -53,6 +62,8 @@ def run(data_dir, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HETUNE_DATA", str(data_dir))
         patch.syspath_prepend(str(FOLDER))
+        freebase = importlib.import_module("_data").Freebase
+        patch.setattr(freebase, "download", partialmethod(shortened, freebase.download))
         yield run
     for name in ("_data", *(path.stem for path in FOLDER.glob("*.py"))):
         sys.modules.pop(name, None)

@@ -23,7 +23,8 @@ def repeated(monkeypatch):
     module = randomized(LAYERS["rgcn-mean"].make(GRAPH, 7, 1)).eval()
     layer, x = hetune.compile(module), torch.randn(GRAPH.num_nodes, 7)
     with torch.no_grad():
-        layer(x, GRAPH)
+        for _ in range(2):  # calls are remembered from the second on: most graphs come once
+            layer(x, GRAPH)
     reads, prepare = [], CompiledLayer._prepare
 
     def read(self, *args, **kwargs):
@@ -54,15 +55,15 @@ def test_edges_that_change_are_read(repeated, monkeypatch):
     nn = pytest.importorskip("torch_geometric.nn")
     module, reads = nn.SAGEConv(7, 5).eval(), repeated[3]
     layer, x, edges = hetune.compile(module), torch.randn(20, 7), torch.randint(20, (2, 60))
-    for _ in range(3):
+    for _ in range(4):
         torch.testing.assert_close(layer(x, edges), module(x, edges))
-    assert len(reads) == 1
+    assert len(reads) == 2
     edges[1, :20] = 3
     torch.testing.assert_close(layer(x, edges), module(x, edges))
     module.aggr_module = nn.aggr.MaxAggregation()
     with pytest.warns(FallbackWarning, match="aggr_module was replaced"):
         layer(x, edges)
-    assert len(reads) == 3
+    assert len(reads) == 4
     held = weakref.ref(edges)
     del edges
     gc.collect()

@@ -135,6 +135,15 @@ def test_traced_layers_after_a_first_call(x, edges, runs):
     assert relative_error(found, gcn(x, edges[0], edge_weight=2 * weights).double()) <= TOLERANCE
 
 
+def test_a_traced_layer_alone(x, edges, runs):
+    gcn = randomized(geometric.GCNConv(8, 8)).eval()
+    fast = compile_layer(gcn, backend="torch", expected_runs=1)
+    fast(x, edges[0])
+    compiled = torch.compile(fast, backend="eager", fullgraph=True)
+    assert relative_error(compiled(x, edges[0]), gcn(x, edges[0]).double()) <= TOLERANCE
+    assert len(runs) == 2
+
+
 def test_calls_whose_shape_nobody_knows_break_the_graph(net, x, edges, runs, graph):
     layer = compile_layer(net.first, backend="torch")
     expected = net.first(x, *edges).double()

@@ -31,24 +31,6 @@ _CAMPAIGN = {
     "widths": [[4, 4]],
     "graphs": [{"name": "g", "kind": "typed", "nodes": 20, "edges": 40}],
 }
-_CLAIM = {"owner": "me", "machine": "a" * 64, "version": "0", "devices": ["cpu"]}
-_UNIT = {
-    "unit": "0" * 64,
-    "graph_fingerprint": "g",
-    "graph_features": [1.0, 2.0],
-    "status": "ok",
-    "error": "",
-    "samples": [0.1, 0.2],
-    "launches": [{"kernel": "k", "family": "f", "columns": [1.0], "samples": [0.1]}],
-    "prepare_seconds": 0.1,
-    "preparation": [],
-    "relative_error": None,
-    "peak_bytes": 10,
-    "drift": "infinity",
-    "code_version": "0",
-    "measured_at": "2026-01-01T00:00:00Z",
-    "clocks": [],
-}
 
 
 @dataclass(frozen=True)
@@ -61,12 +43,11 @@ class Body:
     content: bytes
 
 
-def bodies(graph: str, lease: str) -> list[Body]:
+def bodies(graph: str) -> list[Body]:
     """Some for each route that takes a body.
 
     Args:
         graph: The id of one that is kept.
-        lease: Unit and token of one that holds.
     """
     at = f"/v1/graphs/{graph}"
     documents: list[tuple[str, str, Any]] = [
@@ -85,11 +66,6 @@ def bodies(graph: str, lease: str) -> list[Body]:
         ("POST", "/v2/repository/models/m/load", {"parameters": {}}),
         ("POST", "/v2/repository/models/m/unload", {}),
         ("POST", "/v1/profiling/jobs", {"campaign": _CAMPAIGN, "retrain": False}),
-        ("POST", "/v1/leases", _CLAIM),
-        ("POST", f"/v1/leases/{lease}/measurements", {"fingerprint": {}, "measurements": [_UNIT]}),
-        ("POST", "/v1/leases/1/9/failure", {"error": "e", "final": False}),
-        ("POST", "/v1/leases/1/9/release", {"why": "w"}),
-        ("POST", "/v1/leases/1/9/heartbeat", {}),
         ("POST", "/v1/cost-models/none/promote", {}),
         ("POST", "/v1/cost-models/rollback", {}),
     ]  # fmt: skip

@@ -11,7 +11,6 @@ import httpx
 import pytest
 import torch
 from tests.full import FULL
-from tests.profiling._jobs_suite import MACHINE, some_units
 
 import hetune
 from hetune.service.core.formats.limits import ServiceLimits
@@ -45,15 +44,11 @@ def served(tmp_path_factory):
     service.models.add("kge", 1, *describe_scores(model))
     graph = service.graphs.add(tiny_graph())
     service.features.put(graph, "base", tiny_features())
-    service.measurements.queue.submit_units("mine", some_units(8, start=700))
-    claim = {"owner": "me", "machine": MACHINE.digest, "version": hetune.__version__}
     with (
         serving(application(service)) as url,
         httpx.Client(base_url=url, trust_env=False, timeout=60, headers={"Origin": url}) as http,
     ):
-        lease = http.post("/v1/leases", json=claim).json()
-        found = bodies(graph, f"{lease['unit']}/{lease['token']}")
-        yield SimpleNamespace(http=http, url=url, bodies=found)
+        yield SimpleNamespace(http=http, url=url, bodies=bodies(graph))
 
 
 def send(http, body):

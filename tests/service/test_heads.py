@@ -1,12 +1,11 @@
 """HEAD is answered as GET is, without a body; headers that there must be one of; plain names."""
 
 import pytest
-from tests.profiling._made_up import MACHINE, some_units
+from tests.profiling._made_up import some_units
 
 import hetune
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.jobs.campaigns import campaign_of
-from hetune.service.core.jobs.work_documents import ClaimRequest
 from hetune.service.core.models.stack import describe
 from hetune.service.server.app import application
 from hetune.variants.errors import InputError, NotFoundError
@@ -81,13 +80,11 @@ def test_names_hold_no_control_characters(service, layers, name):
         "graphs": [{"kind": "typed", "nodes": 30, "edges": 90}],
     }
     hgt = hetune.nn.HGT(4, 4, (["a", name], [("a", "r", name), (name, "s", "a")]))
-    claim = ClaimRequest(owner=name, machine=MACHINE.digest, version=hetune.__version__)
     for act in (
         lambda: service.graphs.add(graph_named(name)),
         lambda: service.graphs.add(graph_named("reads", name)),
         lambda: service.models.add("n", 1, *describe([hgt])),
         lambda: campaign_of(campaign, limits),
-        lambda: service.work_leases.claim(claim),
     ):
         with pytest.raises(InputError, match="control character") as caught:
             act()

@@ -185,9 +185,10 @@ def test_features_come_before_tables():
         (lambda: Asking(pyg.GCNConv(WIDTH, 8), pyg.GCNConv(8, 2)), "argument batch is: give"),
         (lambda: Net(pyg.ChebConv(WIDTH, 8, 3), pyg.GCNConv(8, 2)), "the layer first: "),
         (lambda: Net(pyg.GCNConv(-1, 8), pyg.GCNConv(8, 2)), "call it once"),
+        (lambda: Net(pyg.GCNConv(WIDTH, 8, cached=True), pyg.GCNConv(8, 2)), "cached=True keeps"),
         (lambda: nn.Linear(2, 2), "edge_index"),
     ],
-    ids=["sort", "argument", "constants", "lazy", "no edges"],
+    ids=["sort", "argument", "constants", "lazy", "cached", "no edges"],
 )
 def test_a_model_that_is_no_sequence_of_programs(model, says):
     with pytest.raises(InputError, match=says):

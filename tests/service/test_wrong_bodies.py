@@ -13,9 +13,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 from tests.full import FULL
-from tests.profiling._jobs_suite import MACHINE, some_units
 
-import hetune
 from hetune.service.core.formats import container, documents
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.formats.message import MEDIA_TYPE
@@ -39,7 +37,6 @@ NUMBERED = "%d"
 INFER, SELECT, PROTOCOL = "/v1/models/m/infer", "/v1/models/m/select", "/v2/models/m/infer"
 GRAPHS, EDIT = "/v1/graphs", "/v1/graphs/{graph}"
 FEATURES, JOBS = "/v1/graphs/{graph}/features/new", "/v1/profiling/jobs"
-MEASURED = "/v1/leases/{lease}/measurements"
 
 BODIES = [
     ("POST", PROTOCOL, '{"inputs":[', "{},", "0]}"),
@@ -88,9 +85,6 @@ BODIES = [
     ("POST", JOBS, '{"campaign":{"layers":[', "{},", "0]}}"),
     ("POST", JOBS, '{"campaign":{', '"a%d":0,', '"a":0}}'),
     ("POST", JOBS, '{"campaign":"smoke",', '"a%d":0,', '"a":0}'),
-    ("POST", MEASURED, '{"fingerprint":{},"measurements":[', "{},", "0]}"),
-    ("POST", MEASURED, '{"fingerprint":{},"measurements":[{"samples":[', "0,", "0]}]}"),
-    ("POST", MEASURED, '{"fingerprint":{', '"a%d":0,', '"a":0},"measurements":[]}'),
     ("POST", GRAPHS, "", "[", ""),
     ("POST", GRAPHS, "", "[0", ""),
     ("POST", GRAPHS, "", '[[0,"', ""),
@@ -101,19 +95,15 @@ BODIES = [
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """A service with a graph, features and a lease, and where it is."""
+    """A service with a graph and features, and where it is."""
     service = make_service(tmp_path_factory.mktemp("data"), limits=LIMITS)
     graph = service.graphs.add(tiny_graph())
     service.features.put(graph, "base", tiny_features())
-    service.measurements.queue.submit_units("mine", some_units(8, start=500))
-    claim = {"owner": "me", "machine": MACHINE.digest, "version": hetune.__version__}
     with (
         serving(application(service)) as url,
         httpx.Client(base_url=url, trust_env=False, timeout=120) as http,
     ):
-        lease = http.post("/v1/leases", json=claim).json()
-        at = {"graph": graph, "lease": f"{lease['unit']}/{lease['token']}"}
-        yield SimpleNamespace(http=http, url=url, at=at)
+        yield SimpleNamespace(http=http, url=url, at={"graph": graph})
 
 
 @pytest.fixture
@@ -187,8 +177,6 @@ def test_long_documents_are_not_read_in_the_event_loop(served, monkeypatch):
         ("PATCH", EDIT): "EditDocument",
         ("PUT", FEATURES): "FeaturesDocument",
         ("POST", JOBS): "JobRequest",
-        ("POST", MEASURED): "MeasuredRequest",
-        ("POST", "/v1/leases"): "ClaimRequest",
         ("POST", "/v2/repository/index"): "IndexRequest",
         ("PUT", "/v1/models/m/aliases/a"): "NamedVersion",
     }

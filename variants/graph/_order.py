@@ -1,5 +1,6 @@
 """Edges in canonical order, by (dst, etype, src), and the pairs of their ends and types."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,21 @@ class SelectedPairs(NamedTuple):
     src_pair_node: torch.Tensor
     src_pair_etype: torch.Tensor
     shift: torch.Tensor
+
+
+@dataclass(frozen=True)
+class RelationStats:
+    """Counts per relation of the whole graph, int64 [R].
+
+    Attributes:
+        edges: Edges.
+        src_pairs: Distinct sources.
+        dst_pairs: Distinct destinations.
+    """
+
+    edges: np.ndarray
+    src_pairs: np.ndarray
+    dst_pairs: np.ndarray
 
 
 class DstPairs(NamedTuple):

@@ -3,43 +3,21 @@
 Every cut is kept by the index, as all that it is asked for; none depends on the number of threads.
 """
 
-import functools
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from hetune.variants.errors import InputError
 from hetune.variants.graph import index_native
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.index_native import NodeBlocks
 from hetune.variants.graph.row_groups import (
-    EVENLY,
     RowGroups,
     check_block_nodes,
     cut_by_type,
+    num_blocks,
 )
 
 _SPACES = ("edge", "dst_pair", "src_pair")
-
-_LEAST_NODES = 8
-"""Nodes in a block, on average, below which equal shares are worth no more blocks."""
-
-
-def block_counts(num_nodes: int, block_nodes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How many blocks nodes are cut into, hubs aside, by the largest size of a block.
-
-    As many as it takes, and then up to the next multiple of eight, unless blocks would have fewer
-    than 8 nodes: few blocks, or an odd number of them, would keep threads waiting.
-
-    Args:
-        num_nodes: Nodes of the graph.
-        block_nodes: The most nodes in a block, positive; any shape.
-    """
-    needed = np.ceil(num_nodes / block_nodes)
-    even = np.ceil(needed / EVENLY) * EVENLY
-    found: NDArray[np.float64] = np.maximum(needed, np.minimum(even, num_nodes // _LEAST_NODES))
-    return np.maximum(found, 1)
 
 
 def node_blocks(index: GraphIndex, block_nodes: int) -> torch.Tensor:
@@ -74,12 +52,7 @@ def block_count(index: GraphIndex, block_nodes: int) -> int:
         InputError: `block_nodes` is not positive.
     """
     check_block_nodes(block_nodes)
-    return _count(index.whole.num_nodes, block_nodes)
-
-
-@functools.lru_cache(maxsize=1024)
-def _count(num_nodes: int, block_nodes: int) -> int:
-    return int(block_counts(num_nodes, np.array(block_nodes, np.float64)))
+    return num_blocks(index.whole.num_nodes, block_nodes)
 
 
 def _work_limit(whole: GraphIndex, count: int) -> int:

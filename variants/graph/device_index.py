@@ -79,6 +79,9 @@ class DeviceIndex(GraphIndex):
         has_edge[ids.long()] = True
         return (has_edge == having).nonzero().flatten().int()
 
+    def small(self, groups: int = 0) -> None:
+        """Nothing: it is made on the CPU."""
+
     def _sorted(self) -> EdgeOrder:
         src, dst, etype = self._edges
         by_source = torch.argsort(src, stable=True)

@@ -135,6 +135,9 @@ class BatchIndex(GraphIndex):
 
         return self.step("relation_stats", build)
 
+    def small(self, groups: int = 0) -> None:
+        """Nothing: its edges stay in their own order."""
+
     def _pairs(self, end: int) -> tuple[Tensor, ...]:
         given = self._edges[end], self._edges[2], self.num_ids, self.num_etypes
         return self.step(f"pairs({end})", lambda: index_native.pairs(*given))

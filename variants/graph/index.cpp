@@ -264,6 +264,20 @@ EXPORT int64_t hetune_index_own_ids(const void* ids, int64_t bytes, int64_t stri
     }
 }
 
+// own_ids of several parts, one after the other in `out`, and shifted: `given` has the address, bytes,
+// stride, count, limit and shift of each. Returns the first part with an id that is not in range, or
+// else their number.
+EXPORT int64_t hetune_index_own_parts(const int64_t* given, int64_t parts, int32_t* out) {
+    for (int64_t p = 0; p < parts; ++p, given += 6) {
+        const void* ids = reinterpret_cast<const void*>(given[0]);
+        const int64_t count = given[3], shift = given[5];
+        if (hetune_index_own_ids(ids, given[1], given[2], count, given[4], out) < count) return p;
+        for (int64_t i = 0; i < count; ++i) out[i] += static_cast<int32_t>(shift);
+        out += count;
+    }
+    return parts;
+}
+
 // Canonical order by (dst, etype, src, input), and the source pairs, numbered by (etype, src).
 // scratch_a and scratch_b hold 16 bytes per edge each; pair_* have room for one pair per edge.
 // Returns the number of source pairs.
@@ -363,60 +377,6 @@ EXPORT int64_t hetune_index_pairs(const int32_t* node, const int32_t* etype, int
                 pair_of_edge[sorted[i].id] = static_cast<int32_t>(pair);
             },
             edges, threads);
-    });
-}
-
-// All indexes of a graph that is small enough for one thread. `out` has room for, one after the
-// other: edge_id, src, dst, etype, src_pair_of_edge, dst_pair_of_edge [edges each]; src_pair_node,
-// src_pair_etype, dst_pair_node, dst_pair_etype, dst_pair_count [one per edge each]; dst_pair_indptr
-// [edges + 1]; indptr, node_dst_pair_indptr [targets + 1 each]; in_degree [targets];
-// src_pair_etype_ptr [etypes + 1]. `stats` counts edges, source and destination pairs [etypes each].
-// Returns the number of source pairs, and above 32 bits that of destination pairs.
-EXPORT int64_t hetune_index_whole(const int32_t* src, const int32_t* dst, const int32_t* etype,
-                                  int64_t edges, int64_t nodes, int64_t targets, int64_t etypes,
-                                  int32_t* out, int64_t* stats) {
-    return guarded([&] {
-        std::vector<Edge> a(edges), b(edges);
-        const auto next = [&out](int64_t count) {
-            int32_t* start = out;
-            out += count;
-            return start;
-        };
-        int32_t *edge_id = next(edges), *sorted_src = next(edges), *sorted_dst = next(edges);
-        int32_t *sorted_etype = next(edges), *src_pair = next(edges), *dst_pair = next(edges);
-        int32_t *src_node = next(edges), *src_etype = next(edges);
-        int32_t *dst_node = next(edges), *dst_etype = next(edges);
-        float* dst_count = reinterpret_cast<float*>(next(edges));
-        int32_t *dst_start = next(edges + 1), *indptr = next(targets + 1);
-        int32_t *pair_indptr = next(targets + 1), *degree = next(targets);
-        int32_t* etype_ptr = next(etypes + 1);
-        const int64_t src_pairs =
-            order_edges(src, dst, etype, edges, nodes, etypes, a.data(), b.data(), edge_id,
-                        sorted_src, sorted_dst, sorted_etype, src_pair, src_node, src_etype, 1);
-        std::fill(stats, stats + 3 * etypes, int64_t{0});
-        std::fill(degree, degree + targets, 0);
-        int64_t dst_pairs = 0;
-        for (int64_t i = 0; i < edges; ++i) {
-            const int32_t target = sorted_dst[i], type = sorted_etype[i];
-            if (i == 0 || target != sorted_dst[i - 1] || type != sorted_etype[i - 1]) {
-                dst_start[dst_pairs] = static_cast<int32_t>(i);
-                dst_node[dst_pairs] = target;
-                dst_etype[dst_pairs++] = type;
-                ++stats[2 * etypes + type];
-            }
-            dst_pair[i] = static_cast<int32_t>(dst_pairs - 1);
-            ++degree[target];
-            ++stats[type];
-        }
-        dst_start[dst_pairs] = static_cast<int32_t>(edges);
-        for (int64_t p = 0; p < dst_pairs; ++p) {
-            dst_count[p] = static_cast<float>(dst_start[p + 1] - dst_start[p]);
-        }
-        for (int64_t p = 0; p < src_pairs; ++p) ++stats[etypes + src_etype[p]];
-        hetune_index_pointers(sorted_dst, edges, targets, indptr, 1);
-        hetune_index_pointers(dst_node, dst_pairs, targets, pair_indptr, 1);
-        hetune_index_pointers(src_etype, src_pairs, etypes, etype_ptr, 1);
-        return src_pairs | dst_pairs << 32;
     });
 }
 
@@ -564,6 +524,136 @@ EXPORT int64_t hetune_index_cut_by_type(const int64_t* counts, int64_t etypes, i
     group_ptr[group] = static_cast<int32_t>(first_row);
     block_ptr[blocks] = static_cast<int32_t>(group);
     return blocks;
+}
+
+// All indexes of a graph that is small enough for one thread, one after the other in `out`. Nodes are
+// cut into about `wanted_blocks`; `groups` has a bit for each kind of rows to group inside the blocks.
+// ntype[n * ntype_stride] is the type of node n. `found` gets what node_blocks finds [4]; where each
+// of the `fields` begins and how long it is, -1 where it is not made, in the order of `FIELDS` of
+// small_index.py; and the edges, source and destination pairs of each type [etypes each]. Returns how many edges
+// lie where they were given before one does not.
+EXPORT int64_t hetune_index_small(const int32_t* src, const int32_t* dst, const int32_t* etype,
+                                  const int32_t* ntype, int64_t ntype_stride, int64_t edges,
+                                  int64_t nodes, int64_t targets, int64_t etypes,
+                                  int64_t wanted_blocks, int64_t groups, int64_t fields,
+                                  int32_t* out, int64_t* found) {
+    return guarded([&] {
+        std::vector<Edge> a(edges), b(edges);
+        int64_t *field = found + 4, *const stats = field + 2 * fields;
+        const int32_t* const begin = out;
+        const auto next = [&](int64_t count) {
+            *field++ = out - begin;
+            *field++ = count;
+            int32_t* start = out;
+            out += count;
+            return start;
+        };
+        int32_t *edge_id = next(edges), *sorted_src = next(edges), *sorted_dst = next(edges);
+        int32_t *sorted_etype = next(edges), *src_pair = next(edges), *dst_pair = next(edges);
+        int64_t* const pairs_field = field;
+        int32_t *src_node = next(edges), *src_etype = next(edges);
+        const int64_t src_pairs =
+            order_edges(src, dst, etype, edges, nodes, etypes, a.data(), b.data(), edge_id,
+                        sorted_src, sorted_dst, sorted_etype, src_pair, src_node, src_etype, 1);
+        pairs_field[1] = pairs_field[3] = src_pairs;
+        int64_t* const targets_field = field;
+        int32_t *dst_node = next(edges), *dst_etype = next(edges), *dst_start = next(edges + 1);
+        float* dst_count = reinterpret_cast<float*>(next(edges));
+        int32_t *indptr = next(targets + 1), *pair_indptr = next(targets + 1);
+        int32_t *degree = next(targets), *etype_ptr = next(etypes + 1);
+        std::fill(stats, stats + 3 * etypes, int64_t{0});
+        std::fill(degree, degree + targets, 0);
+        int64_t dst_pairs = 0;
+        for (int64_t i = 0; i < edges; ++i) {
+            const int32_t target = sorted_dst[i], type = sorted_etype[i];
+            if (i == 0 || target != sorted_dst[i - 1] || type != sorted_etype[i - 1]) {
+                dst_start[dst_pairs] = static_cast<int32_t>(i);
+                dst_node[dst_pairs] = target;
+                dst_etype[dst_pairs++] = type;
+                ++stats[2 * etypes + type];
+            }
+            dst_pair[i] = static_cast<int32_t>(dst_pairs - 1);
+            ++degree[target];
+            ++stats[type];
+        }
+        for (int i : {1, 3, 5, 7}) targets_field[i] = dst_pairs + (i == 5);
+        dst_start[dst_pairs] = static_cast<int32_t>(edges);
+        for (int64_t p = 0; p < dst_pairs; ++p) {
+            dst_count[p] = static_cast<float>(dst_start[p + 1] - dst_start[p]);
+        }
+        for (int64_t p = 0; p < src_pairs; ++p) ++stats[etypes + src_etype[p]];
+        hetune_index_pointers(sorted_dst, edges, targets, indptr, 1);
+        hetune_index_pointers(dst_node, dst_pairs, targets, pair_indptr, 1);
+        hetune_index_pointers(src_etype, src_pairs, etypes, etype_ptr, 1);
+
+        // As cuts.py cuts them.
+        const int64_t work = 4 * targets + edges + 2 * dst_pairs;
+        const int64_t share = (work + wanted_blocks - 1) / wanted_blocks;
+        const int64_t limit =
+            share + std::max(share / 64, work / std::max<int64_t>(targets, 1)) + 8;
+        const int64_t block_nodes = 2 * ((targets + wanted_blocks - 1) / wanted_blocks);
+        int64_t* const cuts_field = field;
+        const int64_t most_blocks = std::min(targets, 3 * wanted_blocks + 2);
+        int32_t *cuts = next(most_blocks + 1), *order = next(most_blocks);
+        const int64_t blocks = hetune_index_node_blocks(indptr, pair_indptr, targets, block_nodes,
+                                                        limit, cuts, order, found);
+        cuts_field[1] = blocks + 1;
+        cuts_field[3] = blocks;
+
+        std::vector<int32_t> row_ptr(blocks + 1);
+        const auto absent = [&] {
+            for (int i = 0; i < 8; ++i) *field++ = -1;
+        };
+        for (int kind = 0; kind < 2; ++kind) {  // edges, destination pairs
+            if (!(groups >> kind & 1)) {
+                absent();
+                continue;
+            }
+            const int64_t count = kind ? dst_pairs : edges;
+            const int32_t *types = kind ? dst_etype : sorted_etype, *first = kind ? pair_indptr : indptr;
+            for (int64_t i = 0; i <= blocks; ++i) row_ptr[i] = first[cuts[i]];
+            int32_t *rows = next(count), *block_ptr = next(blocks + 1);
+            const int64_t made = group_rows(types, row_ptr.data(), blocks, etypes, rows, block_ptr, 1);
+            int32_t *group_ptr = next(made + 1), *group_etype = next(made);
+            hetune_index_fill_groups(types, rows, row_ptr.data(), block_ptr, blocks, group_ptr,
+                                     group_etype, 1);
+        }
+        std::vector<uint8_t> chosen(targets);
+        for (int kind = 2; kind < 5; ++kind) {  // nodes: all, those with an edge from them, to them
+            if (!(groups >> kind & 1)) {
+                absent();
+                continue;
+            }
+            std::fill(chosen.begin(), chosen.end(), kind == 2);
+            if (kind > 2) {
+                const int32_t* ends = kind == 3 ? sorted_src : sorted_dst;
+                for (int64_t i = 0; i < edges; ++i) chosen[ends[i]] = 1;
+            }
+            int64_t* const own = field;
+            int32_t *rows = next(targets), *block_ptr = next(blocks + 1);
+            int32_t *group_ptr = next(targets + 1), *group_type = next(targets);
+            int64_t count = 0, made = 0;
+            for (int64_t block = 0; block < blocks; ++block) {
+                block_ptr[block] = static_cast<int32_t>(made);
+                for (int64_t n = cuts[block]; n < cuts[block + 1]; ++n) {
+                    const int32_t type = ntype[n * ntype_stride];
+                    if (n == cuts[block] || type != ntype[(n - 1) * ntype_stride]) {
+                        group_ptr[made] = static_cast<int32_t>(count);
+                        group_type[made++] = type;
+                    }
+                    if (chosen[n]) rows[count++] = static_cast<int32_t>(n);
+                }
+            }
+            block_ptr[blocks] = static_cast<int32_t>(made);
+            group_ptr[made] = static_cast<int32_t>(count);
+            own[1] = count;
+            own[5] = made + 1;
+            own[7] = made;
+        }
+        int64_t in_place = 0;
+        while (in_place < edges && edge_id[in_place] == in_place) ++in_place;
+        return in_place;
+    });
 }
 
 }  // extern "C"

@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,29 +12,17 @@ from hetune.variants.graph import index_native
 from hetune.variants.graph._order import (
     DstPairs,
     EdgeOrder,
+    RelationStats,
     SelectedPairs,
     select_pairs,
 )
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.lazy_steps import IndexRetention, Steps
+from hetune.variants.graph.row_groups import num_blocks
+from hetune.variants.graph.small_index import SMALL, SmallIndex
 from hetune.variants.graph.state import GraphSlot
 
 __all__ = ["GraphIndex", "RelationStats"]
-
-
-@dataclass(frozen=True)
-class RelationStats:
-    """Counts per relation of the whole graph, int64 [R].
-
-    Attributes:
-        edges: Edges.
-        src_pairs: Distinct sources.
-        dst_pairs: Distinct destinations.
-    """
-
-    edges: np.ndarray
-    src_pairs: np.ndarray
-    dst_pairs: np.ndarray
 
 
 class GraphIndex(Steps):
@@ -67,13 +55,14 @@ class GraphIndex(Steps):
         self.num_ids = graph.num_nodes
         self._graph = weakref.ref(graph)
         src, dst, etype = (ids.to(self.device) for ids in (graph.src, graph.dst, graph.etype))
-        self._edges = src, dst, etype
+        self._edges, self._ntype = (src, dst, etype), graph.ntype.to(self.device)
         self._whole = None if relations is None else self._whole_of(graph)
         self.retention: IndexRetention = (
             IndexRetention() if self._whole is None else self._whole.retention
         )
         self.retention.join(self)
         self.num_edges = graph.num_edges
+        self._is_large = max(self.num_edges, self.num_ids, self.num_etypes) >= SMALL
         if relations is not None:
             self.num_edges = int(self.whole.edges_per_relation[list(relations)].sum())
 
@@ -201,9 +190,9 @@ class GraphIndex(Steps):
     @property
     def dst_pair_of_edge(self) -> torch.Tensor:
         """Destination pair of each edge, [E], non-decreasing."""
-        starts = self.dst_pair_indptr
 
         def build() -> torch.Tensor:
+            starts = self.dst_pair_indptr
             pairs = torch.arange(len(starts) - 1, dtype=torch.int32, device=starts.device)
             return torch.repeat_interleave(pairs, starts.diff(), output_size=self.num_edges)
 
@@ -246,7 +235,7 @@ class GraphIndex(Steps):
     def src_pair_of_edge(self) -> torch.Tensor:
         """Source pair of each edge, [E]."""
         if self.relations is None:
-            return self._order.src_pair_of_edge
+            return self._column("src_pair_of_edge")
         of_edge, etype = map(self._passing, ("src_pair_of_edge", "etype"))
         shift = self._selected_pairs(self.relations).shift
         return self.step("src_pair_of_edge", lambda: of_edge() + shift.index_select(0, etype()))
@@ -312,43 +301,52 @@ class GraphIndex(Steps):
         return self.step("order", self._sorted)
 
     def _sorted(self) -> EdgeOrder:
-        if max(self.num_edges, self.num_ids, self.num_etypes) < _SMALL:
-            return self._sorted_with_all()
+        if (small := self.small()) is not None:
+            found: EdgeOrder = small.step("order")
+            return found
         counts = self.num_ids, self.num_etypes
         return EdgeOrder(*index_native.order_edges(*self._edges, *counts))
 
-    def _sorted_with_all(self) -> EdgeOrder:
-        """As `_sorted`, and all that follows from it: for a small graph that costs no more."""
+    def small(self, groups: int = 0) -> SmallIndex | None:
+        """What is known of all of a small graph's edges, made at once: that costs no more.
+
+        Args:
+            groups: As of `SmallIndex`, where it is made now.
+        """
+        if self.relations is not None or self._is_large:
+            return None
+        found = self._built.get("small")
+        return found or self.step("small", lambda: self._made_at_once(groups))
+
+    def _made_at_once(self, groups: int) -> SmallIndex:
+        if self.num_ids != self.num_nodes:
+            groups &= 3
         counts = self.num_ids, self.num_nodes, self.num_etypes
-        found, stats = index_native.whole(*self._edges, *counts)
-        order, pairs = EdgeOrder(*found[:7]), DstPairs(*found[8:11])
-        self._built |= {
-            "dst_pair_of_edge": found[7],
-            "dst_pairs": pairs,
-            "dst_pair_count": found[11],
-            "indptr": found[12],
-            "node_dst_pair_indptr": found[13],
-            "in_degree": found[14],
-            "src_pair_etype_ptr": found[15],
-            "edges_per_relation": stats[0],
-            "relation_stats": RelationStats(*stats),
-        }
-        return order
+        blocks = num_blocks(self.num_nodes, _BLOCK_NODES)
+        return SmallIndex(*self._edges, self._ntype, *counts, blocks, groups)
+
+    def _found(self, name: str) -> Any:
+        found = super()._found(name)
+        if found is not None or (small := self._built.get("small")) is None:
+            return found
+        if (found := small.step(name)) is not None:
+            self._built[name] = found
+        return found
 
     def _column(self, name: str) -> torch.Tensor:
         """A column of `EdgeOrder`; of some relations it is made when it is first asked for."""
-        if self.relations is None:
-            found: torch.Tensor = getattr(self._order, name)
-            return found
-        return self.step(name, self._passing(name))
+        if self.relations is not None:
+            return self.step(name, self._passing(name))
+        is_small = self.small() is not None
+        found: torch.Tensor = self._found(name) if is_small else getattr(self._order, name)
+        return found
 
     def _passing(self, name: str) -> Callable[[], torch.Tensor]:
         """Makes a column of `EdgeOrder` that is not kept: most serve to build others alone."""
-        # Asked for here: the time it takes is not that of the step which calls this.
-        every = self.whole._order
         if self.relations is None:
-            return lambda: getattr(every, name)
-        at = self.position
+            return lambda: getattr(self._order, name)
+        # Asked for here: the time it takes is not that of the step which calls this.
+        every, at = self.whole._order, self.position
         return lambda: getattr(every, name).index_select(0, at)
 
     def _selected(self, every: EdgeOrder, relations: tuple[int, ...]) -> torch.Tensor:
@@ -385,6 +383,6 @@ class GraphIndex(Steps):
         return self.step("dst_pairs", build)
 
 
-_SMALL = 1 << 14
-"""Edges, nodes and types of graphs that one thread indexes as fast as several."""
+_BLOCK_NODES = 1024
+"""Nodes in a block of most schedules: others make as many blocks of a small graph."""
 _INDEXES = GraphSlot[tuple[int, ...] | None, GraphIndex]()

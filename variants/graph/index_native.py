@@ -4,7 +4,7 @@ Runs with `torch.get_num_threads()` threads; the results do not depend on their 
 """
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple, cast
 
@@ -65,6 +65,23 @@ def own_ids(ids: torch.Tensor, limit: int, out: torch.Tensor | None = None) -> t
     return out if _call("own_ids", *given, out) == ids.numel() else None
 
 
+def own_parts(parts: Sequence[tuple[torch.Tensor, int, int]]) -> torch.Tensor | None:
+    """Integers as int32, one part after the other; None unless all are in range.
+
+    Args:
+        parts: Each with its limit, and what to add to its ids.
+    """
+    given = [
+        number
+        for ids, *told in parts
+        for number in (ids.data_ptr(), ids.element_size(), ids.stride(0), ids.numel(), *told)
+    ]
+    out = _new(sum(given[3::6]))
+    numbers = (ctypes.c_int64 * len(given))(*given)
+    found = _call("own_parts", ctypes.addressof(numbers), len(parts), out)
+    return out if found == len(parts) else None
+
+
 def order_edges(
     src: torch.Tensor, dst: torch.Tensor, etype: torch.Tensor, num_nodes: int, num_etypes: int
 ) -> tuple[torch.Tensor, ...]:
@@ -99,39 +116,13 @@ def pairs(
     return out[0], out[1][:count], out[2][:count]
 
 
-def whole(
-    src: torch.Tensor,
-    dst: torch.Tensor,
-    etype: torch.Tensor,
-    num_nodes: int,
-    num_targets: int,
-    num_etypes: int,
-) -> tuple[tuple[torch.Tensor, ...], np.ndarray]:
-    """All that is known of a small graph's edges, in one call and one piece of memory.
+def small(*given: torch.Tensor | int) -> int:
+    """Makes all indexes of a small graph, as `SmallIndex` asks for them.
 
     Returns:
-        `order_edges`' seven columns; `(dst_pair_of_edge, indptr, node, etype)` of destination
-        pairs, as `number_pairs` has them, and their edges, float32; the `pointers` of nodes to
-        edges and to destination pairs, in-degrees, and the `pointers` of edge types to source
-        pairs. And edges, source pairs and destination pairs by edge type, int64 [3, R].
+        How many edges lie where they were given before one does not.
     """
-    edges = src.numel()
-    sizes = 6 * edges, 5 * edges + edges + 1, 3 * num_targets + 2, num_etypes + 1
-    out, stats = _new(sum(sizes)), torch.empty((3, num_etypes), dtype=torch.int64, device="cpu")
-    counts = edges, num_nodes, num_targets, num_etypes
-    pairs = _call("whole", src, dst, etype, *counts, out, stats)
-    sources, targets = pairs & 0xFFFFFFFF, pairs >> 32
-    rest = edges - sources, edges - targets
-    parts = torch.split(
-        out,
-        [edges] * 6
-        + [sources, rest[0]] * 2
-        + [targets, rest[1]] * 3
-        + [targets + 1, rest[1], num_targets + 1, num_targets + 1, num_targets, num_etypes + 1],
-    )
-    counted = parts[14].view(torch.float32)
-    pairs_of_targets = parts[5], parts[16], parts[10], parts[12], counted
-    return (*parts[:5], parts[6], parts[8], *pairs_of_targets, *parts[18:]), stats.numpy()
+    return _call("small", *given)
 
 
 def sort_by_key(keys: torch.Tensor, buckets: int) -> torch.Tensor:

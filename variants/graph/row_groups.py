@@ -1,9 +1,11 @@
 """Rows of a space, grouped by type and bundled into blocks: what typed products run over."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from hetune.variants.errors import InputError
 from hetune.variants.graph import index_native
@@ -17,6 +19,32 @@ EVENLY = 8
 
 _STEP_ROWS = 16
 """Groups are cut after a multiple of it, so that the row tiles of a product stay full."""
+
+
+_LEAST_NODES = 8
+"""Nodes in a block, on average, below which equal shares are worth no more blocks."""
+
+
+def block_counts(num_nodes: int, block_nodes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How many blocks nodes are cut into, hubs aside, by the largest size of a block.
+
+    As many as it takes, and then up to the next multiple of eight, unless blocks would have fewer
+    than 8 nodes: few blocks, or an odd number of them, would keep threads waiting.
+
+    Args:
+        num_nodes: Nodes of the graph.
+        block_nodes: The most nodes in a block, positive; any shape.
+    """
+    needed = np.ceil(num_nodes / block_nodes)
+    even = np.ceil(needed / EVENLY) * EVENLY
+    found: NDArray[np.float64] = np.maximum(needed, np.minimum(even, num_nodes // _LEAST_NODES))
+    return np.maximum(found, 1)
+
+
+@lru_cache(maxsize=1024)
+def num_blocks(num_nodes: int, block_nodes: int) -> int:
+    """What `block_counts` gives for one size."""
+    return int(block_counts(num_nodes, np.array(block_nodes, np.float64)))
 
 
 class RowGroups(NamedTuple):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from hetune.variants.graph.cuts import most_rows_in_block
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.kernel.by_identity import by_identity
 from hetune.variants.kernel.nodes import Buffer, Launch, Rows
 from hetune.variants.program.nodes import Space
 
@@ -33,14 +34,23 @@ def scratch_layout(
     """Room for the largest block of each scratch buffer, one after the other."""
     offsets: dict[str, int] = {}
     end = 0
-    for buffer in launch.buffers:
-        if buffer.scratch and buffer.scratch not in offsets:
-            space, group = buffer.type.space, buffer.type.group
-            index = index_of("" if space is not Space.DST_PAIR else group)
-            size = most_rows_in_block(index, space.value, block_nodes) * buffer.type.width
-            offsets[buffer.scratch] = end
-            end += -(-size // _ALIGNMENT) * _ALIGNMENT
+    for name, space, group, width in _shares(launch):
+        size = most_rows_in_block(index_of(group), space, block_nodes) * width
+        offsets[name] = end
+        end += -(-size // _ALIGNMENT) * _ALIGNMENT
     return ScratchLayout(offsets, end)
+
+
+@by_identity
+def _shares(launch: Launch) -> tuple[tuple[str, str, str, int], ...]:
+    """Each scratch, the space of its rows, their group, and the width of a row."""
+    found: dict[str, tuple[str, str, str, int]] = {}
+    for buffer in launch.buffers:
+        if buffer.scratch and buffer.scratch not in found:
+            kind = buffer.type
+            group = kind.group if kind.space is Space.DST_PAIR else ""
+            found[buffer.scratch] = buffer.scratch, kind.space.value, group, kind.width
+    return tuple(found.values())
 
 
 def whole_scratch(launch: Launch, count: Callable[[Rows], int]) -> dict[str, int]:

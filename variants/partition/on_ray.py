@@ -9,11 +9,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from hetune.variants.errors import InputError, PartitionError
+from hetune.variants.errors import PartitionError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.partition.executor import LayerParts, PartRows
 from hetune.variants.partition.layers import RowFunction
 from hetune.variants.partition.partitions import Partitions
+from hetune.variants.partition.ray_cluster import ray_cluster
 from hetune.variants.partition.row_files import RowsLike
 from hetune.variants.partition.run import Progress, run_on
 from hetune.variants.runtime.compiled import CompiledLayer
@@ -59,29 +60,15 @@ def run(
         PartitionError: As of `run_partitions`, or workers were lost again and again.
         VariantError: There is no such variant.
     """
-    with _OnRay(address) as executor:
+    with ray_cluster(address) as ray, _OnRay(ray) as executor:
         return run_on(executor, model, graph, features, out, memory, variant, progress)
 
 
 class _OnRay:
     """Parts as tasks, two for each CPU, so that none waits for the next."""
 
-    def __init__(self, address: str | None) -> None:
-        try:
-            import ray
-        except ImportError as error:
-            raise InputError(
-                f"ray cannot be imported ({error}): pip install 'hetune[ray]'"
-            ) from error
+    def __init__(self, ray: Any) -> None:
         self._ray = ray
-        self._is_own = not ray.is_initialized()
-        if address is not None and not self._is_own:
-            raise InputError("this process is connected to a Ray cluster: leave address out")
-        if self._is_own:
-            try:
-                ray.init(address, include_dashboard=False, log_to_driver=False)
-            except (ConnectionError, ValueError, RuntimeError) as error:
-                raise InputError(f"no Ray cluster answers ({error})") from error
         self.slots = 2 * max(int(ray.cluster_resources().get("CPU", 1)), 1)
         self.least = 2 * self.slots
         self._task = ray.remote(num_cpus=1)(_perform)
@@ -123,8 +110,6 @@ class _OnRay:
         """Leaves nothing running."""
         for task in self._running:
             self._ray.cancel(task)
-        if self._is_own:
-            self._ray.shutdown()
 
 
 def _perform(parts: list[Any], first: int, last: int) -> PartRows:

@@ -154,8 +154,11 @@ class Domain:
         """Where the graph has each edge of the index, int32 [E]; None where the orders are one."""
         if self._is_in_order:
             return None
-        order = self.index(ALL_EDGES).edge_id
-        if self._is_in_order is None:
+        index = self.index(ALL_EDGES)
+        order = index.edge_id
+        if self._is_in_order is None and (small := index.small()) is not None:
+            self._is_in_order = small.is_in_order
+        elif self._is_in_order is None:
             same = torch.arange(len(order), dtype=order.dtype, device=order.device)
             self._is_in_order = torch.equal(order, same)
         return None if self._is_in_order else order

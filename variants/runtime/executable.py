@@ -55,9 +55,11 @@ class Executable:
         self, plan: Plan, domain: Domain, backend: Backend, schedules: tuple[AnySchedule, ...]
     ) -> None:
         self.plan = plan
+        facts = facts_of(plan)
+        if domain.device is None:
+            domain.index(ALL_EDGES).small(facts.groups)
         self.layout: Layout = layout_of(plan, schedules, domain)
         self._domain = domain
-        facts = facts_of(plan)
         self._features = tuple(RowCheck(param, domain) for param in facts.features)
         self._given = facts.constants
         self._constants = {} if self._given else constants_of(plan, domain)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass, replace
+
+from hetune.variants.graph.edge_batch import EdgeBatch
+from hetune.variants.graph.hetero import HeteroGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,16 @@ class LastCall:
     variant: str | None = None
     reason: str | None = None
     has_gradients: bool = False
+    _graph: weakref.ref[HeteroGraph] | None = None
+
+    def may_repeat(self, graph: HeteroGraph) -> bool:
+        """Whether a call like this one is to be expected: the one before had the same graph."""
+        if isinstance(graph, EdgeBatch):  # whose edges are of the call
+            return True
+        if self._graph is not None and self._graph() is graph:
+            return True
+        self._graph = weakref.ref(graph)
+        return False
 
     def set(self, variant: str | None, reason: str | None) -> None:
         """Records a call."""

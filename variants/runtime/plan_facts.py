@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
-from typing import TypeVar
 
+from hetune.variants.graph.small_index import KINDS
 from hetune.variants.kernel.blocks import takes_any_order
-from hetune.variants.kernel.nodes import Buffer
+from hetune.variants.kernel.by_identity import by_identity
+from hetune.variants.kernel.nodes import Buffer, Gemm
 from hetune.variants.plan.facts import reordered_features
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import (
@@ -22,8 +21,6 @@ from hetune.variants.program.nodes import (
     Type,
     operands,
 )
-
-_MOST = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +47,7 @@ class PlanFacts:
         constants: Names of the constants that are given with the graph.
         reordered: Names of features of edges that launches read in the index's order.
         results: What runs return.
+        groups: The kinds of rows that products may be grouped by, as bits of `SmallIndex`.
         takes_any_order: Whether launches read edges and pairs one by one, in whatever order.
         weights: The weights that are given.
         read: Names of weights, and of what is computed of them, that launches read.
@@ -61,6 +59,7 @@ class PlanFacts:
     constants: tuple[str, ...]
     reordered: tuple[str, ...]
     results: tuple[StoredResult, ...]
+    groups: int
     takes_any_order: bool
     weights: tuple[Param, ...]
     read: frozenset[str]
@@ -81,26 +80,7 @@ class ArenaFacts:
     buffers: tuple[Buffer, ...]
 
 
-_Found = TypeVar("_Found")
-
-
-def _once(find: Callable[[Plan], _Found]) -> Callable[[Plan], _Found]:
-    """Finds it once for the same plan: to hash what a plan is takes longer."""
-    known: dict[int, tuple[Plan, _Found]] = {}
-
-    @wraps(find)
-    def found(plan: Plan) -> _Found:
-        kept = known.get(id(plan))
-        if kept is None:
-            if len(known) >= _MOST:
-                known.clear()
-            kept = known[id(plan)] = plan, find(plan)
-        return kept[1]
-
-    return found
-
-
-@_once
+@by_identity
 def facts_of(plan: Plan) -> PlanFacts:
     """What is known of a plan's runs."""
     program, buffers = plan.program, {buffer.name: buffer for buffer in plan.temporaries}
@@ -118,12 +98,19 @@ def facts_of(plan: Plan) -> PlanFacts:
             StoredResult(buffer, types[name], buffers[buffer].type.shape)
             for buffer, name in zip(plan.results, program.results, strict=True)
         ),
+        _groups(plan),
         not plan.constants and all(map(takes_any_order, plan.launches)),
         weights,
         frozenset(read | {view.base for view in plan.views}),
         Program(program.name, made_of, lets, (lets[-1].name,)) if lets else None,
         all(map(_only_moves, lets)),
     )
+
+
+def _groups(plan: Plan) -> int:
+    kernels = (kernel for launch in plan.launches for kernel in launch.kernels)
+    rows = {kernel.rows.space for kernel in kernels if isinstance(kernel, Gemm)}
+    return sum(1 << place for place, kind in enumerate(KINDS) if Space(kind.split(" ")[0]) in rows)
 
 
 def _only_moves(let: Let) -> bool:
@@ -135,7 +122,7 @@ def _only_moves(let: Let) -> bool:
     return isinstance(let.op, Reshape | Take)
 
 
-@_once
+@by_identity
 def arena_of(plan: Plan) -> ArenaFacts:
     """What is known of a plan's temporaries."""
     placed = (

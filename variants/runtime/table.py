@@ -14,8 +14,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from hetune.variants.graph.cuts import block_counts
 from hetune.variants.graph.edge_batch import EdgeBatch
+from hetune.variants.graph.row_groups import block_counts
 from hetune.variants.graph.type_chunks import most_chunks, num_chunks
 from hetune.variants.kernel.blocks import is_node_blocked
 from hetune.variants.kernel.device import Device

@@ -38,8 +38,7 @@ class Workspace:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.results = ResultMemory()
-        self._arena = allocate(0)
-        self._scratch = allocate(0)
+        self._arena = self._scratch = _NOTHING
         self._slices: weakref.WeakKeyDictionary[Sliced, dict[str, Tensor]] = (
             weakref.WeakKeyDictionary()
         )
@@ -74,7 +73,7 @@ class Workspace:
         """Gives the memory back; the next run takes it anew."""
         with self.lock:
             self._slices.clear()
-            self._arena = self._scratch = allocate(0)
+            self._arena = self._scratch = _NOTHING
             self.results = ResultMemory()
 
 
@@ -133,3 +132,6 @@ def _aligned(elements: int) -> np.ndarray:
     block = np.empty(elements + alignment // ELEMENT, dtype=np.float32)
     start = -block.ctypes.data % alignment // ELEMENT
     return block[start : start + elements]
+
+
+_NOTHING = allocate(0)

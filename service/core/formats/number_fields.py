@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias
 
-import numpy as np
-from pydantic import PlainSerializer, PlainValidator, ValidationInfo, WithJsonSchema
+from pydantic import PlainValidator, ValidationInfo, WithJsonSchema
 
 from hetune.service.core.formats.json_arrays import JsonArray, Lifted
 from hetune.service.core.formats.limits import check_limit
 
 MOST_SHORT = 1_000
 """Numbers in a short list."""
-MOST_SAMPLES = 100_000
-"""In a list of measurements."""
 _INTEGER: dict[str, Any] = {"type": "integer", "minimum": -(2**63), "exclusiveMaximum": 2**63}
 _INTEGERS: dict[str, Any] = {"type": "array", "items": _INTEGER}
 _NUMBERS: dict[str, Any] = {"type": "array", "items": {"type": "number"}}
@@ -75,13 +72,6 @@ def _short_integers(value: object, info: ValidationInfo) -> tuple[int, ...]:
     return tuple(found.integers(what).tolist())
 
 
-def _samples(value: object, info: ValidationInfo) -> tuple[float, ...]:
-    found = _list(value, info)
-    what = info.field_name or "a list"
-    check_limit(f"entries of {what}", found.count, MOST_SAMPLES)
-    return tuple(found.floats(what, np.float64).tolist())
-
-
 Integers: TypeAlias = Annotated[JsonArray, PlainValidator(_list), WithJsonSchema(_INTEGERS)]
 """A list of integers."""
 Numbers: TypeAlias = Annotated[
@@ -121,10 +111,3 @@ ShortIntegers: TypeAlias = Annotated[
     tuple[int, ...], PlainValidator(_short_integers), WithJsonSchema(_INTEGERS)
 ]
 """A few integers, which are read at once."""
-Samples: TypeAlias = Annotated[
-    tuple[float, ...],
-    PlainValidator(_samples),
-    PlainSerializer(list, return_type=list[float]),
-    WithJsonSchema(_NUMBERS),
-]
-"""Finite numbers, which are read at once."""

@@ -1,1 +1,1 @@
-"""Profiling jobs, and what workers on other machines lease of them."""
+"""Profiling jobs."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
-from hetune.profiling.jobs.records import Trains
 from hetune.profiling.store.connect import check_place
 from hetune.profiling.store.store import Store
 from hetune.service.core.storage.outage import OutageLog
@@ -34,7 +32,7 @@ class Measurements:
             "the database answers again",
         )
         self._opening = threading.Lock()
-        self._opened: tuple[Store, JobQueue, Leases] | None = None
+        self._opened: tuple[Store, JobQueue] | None = None
 
     @property
     def store(self) -> Store:
@@ -53,15 +51,6 @@ class Measurements:
             StoreError: As for `store`.
         """
         return self._open()[1]
-
-    @property
-    def leases(self) -> Leases:
-        """Leases on units of jobs for workers on other machines, who cannot train.
-
-        Raises:
-            StoreError: As for `store`.
-        """
-        return self._open()[2]
 
     def check(self) -> None:
         """Checks that the store, if it is open, is where it was; a server is not asked.
@@ -85,13 +74,12 @@ class Measurements:
         finally:
             self._opening.release()
 
-    def _open(self) -> tuple[Store, JobQueue, Leases]:
+    def _open(self) -> tuple[Store, JobQueue]:
         with self._opening:
             if self._opened is None:
                 store = Store.open(self._url)
                 try:
-                    leases = Leases(store, trains=Trains.NOTHING)
-                    self._opened = store, JobQueue(store), leases
+                    self._opened = store, JobQueue(store)
                 except BaseException:
                     store.close()
                     raise

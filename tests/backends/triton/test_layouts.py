@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import product
 
 import pytest
@@ -66,15 +67,18 @@ def load(path):
     spec.loader.exec_module(module)
     return module
 
-compile_unit, found = load(sys.argv[1]), {}
-for path in sys.argv[3:]:
-    module = load(path)
-    for name, launch in module.LAUNCH.items():
-        made = compile_unit.compile_kernel(getattr(module, name), launch, int(sys.argv[2]))
-        use = compile_unit.usage(made.asm["cubin"])
-        found[f"{pathlib.Path(path).stem}.{name}"] = {"ttgir": made.asm["ttgir"], **use}
-print(json.dumps(found))
+compile_unit = load(sys.argv[1])
+for line in sys.stdin:
+    (capability, *paths), found = json.loads(line), {}
+    for path in paths:
+        module = load(path)
+        for name, launch in module.LAUNCH.items():
+            made = compile_unit.compile_kernel(getattr(module, name), launch, capability)
+            use = compile_unit.usage(made.asm["cubin"])
+            found[f"{pathlib.Path(path).stem}.{name}"] = {"ttgir": made.asm["ttgir"], **use}
+    print(json.dumps(found), flush=True)
 """
+"""Triton is imported once, by a process that interprets nothing."""
 _LAYOUT = re.compile(r"(#\w+) = #ttg\.blocked<\{(.*?)\}>")
 _FIELD = re.compile(r"(\w+) = \[([\d, ]+)\]")
 _REDUCE = re.compile(
@@ -84,22 +88,40 @@ _REDUCE = re.compile(
 _LOAD = re.compile(r"tt\.load .*: tensor<((?:\d+x)+)!tt\.ptr<f32>, (#\w+)>")
 
 
-def compiled(texts: dict[str, str], capability: int, folder) -> dict[str, dict]:
-    paths = []
-    for name, text in texts.items():
-        paths.append(folder / f"{name}.py")
-        paths[-1].write_text(text, encoding="utf-8")
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory) -> Iterator[subprocess.Popen[str]]:
+    folder = tmp_path_factory.mktemp("triton")
     hidden = ("TRITON_INTERPRET", "PYTHONPATH")
     environment = {k: v for k, v in os.environ.items() if k not in hidden}
-    done = subprocess.run(
-        [sys.executable, "-c", COMPILE, compile_unit.__file__, str(capability), *map(str, paths)],
-        capture_output=True,
-        text=True,
-        env=environment | {"TRITON_CACHE_DIR": str(folder / "cache")},
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, dict] = json.loads(done.stdout)
-    return found
+    with (folder / "errors").open("w+") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-c", COMPILE, compile_unit.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=environment | {"TRITON_CACHE_DIR": str(folder / "cache")},
+        )
+        yield process
+        process.communicate(timeout=60)
+        errors.seek(0)
+        assert process.returncode == 0, errors.read()
+
+
+@pytest.fixture
+def compiled(compiler, tmp_path):
+    """Compiles modules; what became of their kernels, by the module's name and theirs."""
+
+    def compiled(texts: dict[str, str], capability: int) -> dict[str, dict]:
+        paths = [tmp_path / f"{name}.py" for name in texts]
+        for path, text in zip(paths, texts.values(), strict=True):
+            path.write_text(text, encoding="utf-8")
+        compiler.stdin.write(json.dumps([capability, *map(str, paths)]) + "\n")
+        compiler.stdin.flush()
+        found: dict[str, dict] = json.loads(compiler.stdout.readline())
+        return found
+
+    return compiled
 
 
 def layouts(ttgir: str) -> dict[str, dict[str, list[int]]]:
@@ -138,23 +160,23 @@ CASES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "width", "capability"), CASES)
-def test_edges_are_a_thread_s_own_and_nothing_spills(kind, width, capability, tmp_path):
-    for name, kernel in compiled(texts(kind, width), capability, tmp_path).items():
+def test_edges_are_a_thread_s_own_and_nothing_spills(kind, width, capability, compiled):
+    for name, kernel in compiled(texts(kind, width), capability).items():
         check(name, kernel)
 
 
 @pytest.mark.slow
-def test_heads_lie_across_lanes_as_columns_do(tmp_path):
-    for name, kernel in compiled(texts("attention", 32, heads=2), 90, tmp_path).items():
+def test_heads_lie_across_lanes_as_columns_do(compiled):
+    for name, kernel in compiled(texts("attention", 32, heads=2), 90).items():
         check(name, kernel)
 
 
 @pytest.mark.slow
-def test_columns_are_neighbours_however_few(tmp_path):
+def test_columns_are_neighbours_however_few(compiled):
     """Edges of many short heads: what is said of their order is not taken for runs of heads."""
     launch = fused(parse(ATTENTION.format(h=4, d=2)), "cuda")
     text = emit(launch, GpuSchedule()).source.text
-    for name, kernel in compiled({"short_heads": text}, 90, tmp_path).items():
+    for name, kernel in compiled({"short_heads": text}, 90).items():
         known = layouts(kernel["ttgir"])
         loads = [(shape, known[of]) for shape, of in _LOAD.findall(kernel["ttgir"])]
         rows = [(shape, of) for shape, of in loads if shape.endswith("4x2x")]

@@ -28,6 +28,7 @@ from hetune.variants.backends.slots import BufferSlot, IndexSlot, NodeTypeSlot
 from hetune.variants.errors import CompileError
 from hetune.variants.graph import cuts
 from hetune.variants.graph.row_groups import RowGroups, node_type_groups
+from hetune.variants.graph.small_index import FIELDS, SmallIndex
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.graph.type_chunks import TypeChunks, edgewise_chunks, node_chunks
@@ -116,7 +117,9 @@ class CppBackend:
             function = registry.load(code.source).hetune_launch
             function.restype = ctypes.c_int
             function.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
-            loaded = _Loaded(launch, schedule, registry, code, function, *_parted(launch, code))
+            buffers, arrays = _parted(launch, code)
+            made = launch, schedule, registry, code, function, buffers, arrays
+            loaded = _Loaded(*made, *_in_small(arrays))
             if len(self._loaded) >= _MOST_LOADED:
                 self._loaded.clear()
             self._loaded[key] = loaded
@@ -129,7 +132,9 @@ class CppBackend:
 class _Loaded(NamedTuple):
     """Code of a launch, with all whose ids it is kept by.
 
-    `buffers` are places of pointers that each run gives, and `arrays` those of the graph's.
+    `buffers` are places of pointers that each run gives, and `arrays` those of the graph's: on a
+    small graph `small` is where a `SmallIndex` has them, all of them in `places`, and `others` are
+    what it has not.
     """
 
     launch: Launch
@@ -139,6 +144,9 @@ class _Loaded(NamedTuple):
     function: ctypes._NamedFuncPointer
     buffers: tuple[tuple[int, str], ...]
     arrays: tuple[tuple[int, Slot], ...]
+    small: tuple[tuple[int, int], ...]
+    others: tuple[tuple[int, Slot], ...]
+    places: tuple[int, ...]
 
 
 def _parted(
@@ -167,12 +175,55 @@ def _for_cpu(schedule: AnySchedule) -> Schedule:
     raise CompileError("the variant is for a GPU: take one of variants_of(program, 'cpu')")
 
 
+def _in_small(
+    arrays: tuple[tuple[int, Slot], ...],
+) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, Slot], ...], tuple[int, ...]]:
+    """Which arrays a `SmallIndex` has, which it has not, and their places there."""
+    names = ((position, slot, _name_in_small(slot)) for position, slot in arrays)
+    small, others = [], []
+    for position, slot, name in names:
+        if name in FIELDS:
+            small.append((position, FIELDS[name]))
+        else:
+            others.append((position, slot))
+    return tuple(small), tuple(others), tuple({place for _, place in small})
+
+
+def _name_in_small(slot: Slot) -> str:
+    match slot:
+        case IndexSlot(group="", name=name):
+            return name
+        case GroupsSlot(group="", blocked=True):
+            only = "" if slot.only is End.NONE else f" with {slot.only}"
+            return f"{slot.space}{only}: {slot.field}"
+        case NodeBlocksSlot():
+            return "node_blocks"
+        case BlockOrderSlot():
+            return "block_order"
+    return ""
+
+
+def _small_index(loaded: _Loaded, place: Place) -> SmallIndex | None:
+    """What has all of `_Loaded.places`; None where nothing has."""
+    index = place.index("")
+    small = index.small()
+    if small is None or not small.has(loaded.places):
+        return None
+    is_cut_alike = small.num_blocks == cuts.block_count(index, loaded.schedule.block_nodes)
+    return small if is_cut_alike else None
+
+
 def _bound(loaded: _Loaded, place: Place) -> Runner:
     code, function, schedule = loaded.code, loaded.function, loaded.schedule
     scratch = scratch_layout(loaded.launch, schedule.block_nodes, place.index)
     pointers = (ctypes.c_void_p * max(len(code.pointers), 1))()
-    kept = [_array(slot, schedule, place) for _, slot in loaded.arrays]
-    for (position, _), array in zip(loaded.arrays, kept, strict=True):
+    small, arrays = _small_index(loaded, place), loaded.arrays
+    if small is not None:
+        arrays = loaded.others
+        for position, at in loaded.small:
+            pointers[position] = small.addresses[at]
+    kept = [_array(slot, schedule, place) for _, slot in arrays]
+    for (position, _), array in zip(arrays, kept, strict=True):
         pointers[position] = array.data_ptr()
     counts = (ctypes.c_int64 * max(len(code.counts), 1))(
         *(_count(slot, code, schedule, place, scratch) for slot in code.counts)
@@ -186,7 +237,7 @@ def _bound(loaded: _Loaded, place: Place) -> Runner:
             pointers[position] = tensors[name].data_ptr()
         return bool(function(pointers, counts, kernel_threads()))
 
-    run.kept = kept  # type: ignore[attr-defined]  # the arrays live as long as the runner
+    run.kept = kept, small  # type: ignore[attr-defined]  # the arrays live as long as the runner
     return run
 
 

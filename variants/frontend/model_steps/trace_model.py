@@ -46,6 +46,8 @@ def trace_model(module: nn.Module, example: Sequence[Any] | None = None) -> Mode
     try:
         if is_uninitialized(plain):
             raise NotTraceable("lazy parameters are not initialized yet: call it once")
+        if any(getattr(part, "cached", False) for part in plain.modules()):
+            raise NotTraceable("cached=True keeps to its first graph: set it to False")
         if example is not None and are_dictionaries(example):
             return trace_dictionaries(plain, example)
         return _traced(plain, form_of(plain, example))

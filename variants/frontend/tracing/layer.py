@@ -195,8 +195,15 @@ class Traced:
             return None
         of_graph = tuple(rows[_returned_name(i)] for i in range(len(self.of_graph)))
         order = None if self.order is None else NodeOrder(rows[_ORDER], rows[_RANKS])
-        found = replace(self, constants=constants, src=src, dst=dst, kinds=kinds, order=order)
-        return replace(found, of_graph=of_graph)
+        return replace(
+            self,
+            constants=constants,
+            src=src,
+            dst=dst,
+            kinds=kinds,
+            order=order,
+            of_graph=of_graph,
+        )
 
 
 def trace(module: nn.Module, arguments: CallArguments) -> Traced:

@@ -98,7 +98,8 @@ def _own_kinds(module: nn.Module) -> tuple[type, ...]:
 @cache
 def _of_all(base: type) -> frozenset[str]:
     """What torch and PyG keep in modules for themselves; options of layers are not."""
-    own = {*vars(base()), "_use_segment_matmul_heuristic_output"}  # of PyG's RGCNConv
+    of_rgcn, of_torch_compile = "_use_segment_matmul_heuristic_output", "_is_torch_compile"
+    own = {*vars(base()), of_rgcn, of_torch_compile}
     return frozenset(own - {"aggr", "flow", "node_dim"})
 
 

@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
+import numpy as np
 import torch
 
 from hetune.variants.errors import GraphError
+from hetune.variants.graph import index_native
 from hetune.variants.graph._arrays import as_ids, check_count, check_found, check_range
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 from hetune.variants.graph.renumber import renumbered
@@ -88,22 +90,11 @@ def grouped(
     edges = {key: _ends(key, edge_index_dict[key]) for key in etypes if key in edge_index_dict}
     counts = _node_counts(ntypes, edges, num_nodes_dict, x_dict, fewest)
     offsets = dict(zip(ntypes, accumulate(counts.values(), initial=0), strict=False))
-    sources, targets = [], []
-    for (source, relation, target), (src, dst) in edges.items():
-        name = f"edge_index_dict[{(source, relation, target)}]"
-        grow = "num_nodes_dict[{!r}]"
-        check_range(f"{name}[0]", src, counts[source], f"{source} nodes", grow.format(source))
-        check_range(f"{name}[1]", dst, counts[target], f"{target} nodes", grow.format(target))
-        sources.append(src.long() + offsets[source])
-        targets.append(dst.long() + offsets[target])
-    if len({part.device for part in (*sources, *targets)}) > 1:
-        raise GraphError("edge_index_dict has tensors on several devices: move them to one")
-    device = sources[0].device if sources else torch.device("cpu")
+    joined = _joined_at_once(edges, counts, offsets) or _joined(edges, counts, offsets)
+    device = joined[0].device
     lengths = [edges[key][0].numel() if key in edges else 0 for key in etypes]
-    empty = torch.empty(0, dtype=torch.int64, device="cpu")
     return HeteroGraph(
-        torch.cat(sources) if sources else empty,
-        torch.cat(targets) if targets else empty,
+        *joined,
         _repeat(lengths).to(device),
         _repeat(list(counts.values())).to(device),
         ntype_names=ntypes,
@@ -116,6 +107,41 @@ def grouped(
         },
         validate=False,
     )
+
+
+_Edges = Mapping[CanonicalEtype, tuple[torch.Tensor, torch.Tensor]]
+
+
+def _joined_at_once(
+    edges: _Edges, counts: Mapping[str, int], offsets: Mapping[str, int]
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """As `_joined`, by one call for all sources and one for all targets; None of wrong ids."""
+    given = edges.items()
+    is_here = all(ids.device.type == "cpu" for _, ends in given for ids in ends)
+    if not (is_here and edges and index_native.is_loaded()):
+        return None
+    sources = [(src, counts[name], offsets[name]) for (name, _, _), (src, _) in given]
+    targets = [(dst, counts[name], offsets[name]) for (_, _, name), (_, dst) in given]
+    src, dst = index_native.own_parts(sources), index_native.own_parts(targets)
+    return None if src is None or dst is None else (src, dst)
+
+
+def _joined(
+    edges: _Edges, counts: Mapping[str, int], offsets: Mapping[str, int]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Global ids of the ends of all edges, checked."""
+    empty = torch.empty(0, dtype=torch.int64, device="cpu")
+    sources, targets = [], []
+    for (source, relation, target), (src, dst) in edges.items():
+        name = f"edge_index_dict[{(source, relation, target)}]"
+        grow = "num_nodes_dict[{!r}]"
+        check_range(f"{name}[0]", src, counts[source], f"{source} nodes", grow.format(source))
+        check_range(f"{name}[1]", dst, counts[target], f"{target} nodes", grow.format(target))
+        sources.append(src.long() + offsets[source])
+        targets.append(dst.long() + offsets[target])
+    if len({part.device for part in (*sources, *targets)}) > 1:
+        raise GraphError("edge_index_dict has tensors on several devices: move them to one")
+    return (torch.cat(sources), torch.cat(targets)) if sources else (empty, empty)
 
 
 def to_edge_index_dict(graph: HeteroGraph) -> dict[CanonicalEtype, torch.Tensor]:
@@ -170,7 +196,7 @@ def relation_names(etypes: Sequence[CanonicalEtype]) -> list[str]:
 
 def _repeat(lengths: Sequence[int]) -> torch.Tensor:
     """0 as often as the first length says, 1 as often as the second, ..."""
-    return torch.repeat_interleave(torch.tensor(lengths, dtype=torch.int64, device="cpu"))
+    return torch.from_numpy(np.repeat(np.arange(len(lengths), dtype=np.int32), lengths))
 
 
 def _triple(given: Iterable[str]) -> CanonicalEtype:

@@ -1,0 +1,40 @@
+"""A connection to a Ray cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hetune.variants.errors import InputError
+
+
+@contextmanager
+def ray_cluster(address: str | None) -> Iterator[Any]:
+    """The module `ray`, connected to a cluster as long as it lasts.
+
+    Args:
+        address: Of the cluster. None: the one that this process is connected to, or that Ray's own
+            settings name, or a new one on this machine.
+
+    Raises:
+        InputError: Ray is not installed, no cluster answers, or an address is given where there is
+            a connection.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise InputError(f"ray cannot be imported ({error}): pip install 'hetune[ray]'") from error
+    is_own = not ray.is_initialized()
+    if address is not None and not is_own:
+        raise InputError("this process is connected to a Ray cluster: leave address out")
+    if is_own:
+        try:
+            ray.init(address, include_dashboard=False, log_to_driver=False)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise InputError(f"no Ray cluster answers ({error})") from error
+    try:
+        yield ray
+    finally:
+        if is_own:
+            ray.shutdown()
