@@ -204,9 +204,10 @@ def test_lists_are_bounded_before_they_are_combined(http, monkeypatch, key):
     monkeypatch.setattr("hetune.profiling.campaign.parse", None)
     found = http.post(JOBS, json={"campaign": CAMPAIGN | {key: [1] * 1001}})
     assert f"1001 entries of {key} are more" in is_problem(found, 413, "TooLargeError")
-    inner = {"homogeneous": {key: [1] * 1001}}
-    found = http.post(JOBS, json={"campaign": CAMPAIGN | inner})
-    assert f"1001 entries of {key} are more" in is_problem(found, 413, "TooLargeError")
+    for table in ("homogeneous", "gradients"):
+        inner = {table: {key: [1] * 1001}}
+        found = http.post(JOBS, json={"campaign": CAMPAIGN | inner})
+        assert f"1001 entries of {key} are more" in is_problem(found, 413, "TooLargeError")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.formats.safe_names import check_plain
 from hetune.service.core.models.program_limits import check_program
 from hetune.variants.errors import CampaignError, MalformedError
-from hetune.variants.frontend.presets import HOMOGENEOUS, MOST_WIDTH
+from hetune.variants.frontend.presets import HOMOGENEOUS, LAYERS, MOST_WIDTH
 from hetune.variants.graph.threads import MOST_THREADS
 
 MOST_GRAPHS = 1_000
@@ -20,6 +20,8 @@ MOST_PROBLEMS = 10_000
 _MOST_ENTRIES = 1_000
 _MOST_COMBINATIONS = 1_000_000
 _MOST_PROGRAMS = 500
+_STAGES = 3
+"""Of a layer's gradient, at most."""
 _MOST_ROUNDS = 1_000
 MOST_SECONDS = 3_600
 _MOST_TEXT = 200
@@ -69,8 +71,8 @@ def _check_counts(asked: Mapping[str, object]) -> None:
     given = threads if isinstance(threads, list) else [threads]
     numbers = [count for count in given if isinstance(count, int)]
     check_limit("threads", max(numbers, default=0), MOST_THREADS)
-    inner = asked.get("homogeneous")
-    for table in (asked, inner) if isinstance(inner, dict) else (asked,):
+    inner = (asked.get(key) for key in ("homogeneous", "gradients"))
+    for table in (asked, *(each for each in inner if isinstance(each, dict))):
         _check_programs(table)
     corpus, graphs = asked.get("corpus"), asked.get("graphs")
     drawn = corpus.get("graphs") if isinstance(corpus, dict) else None
@@ -89,7 +91,7 @@ def _check_programs(table: Mapping[str, object]) -> None:
     kinds = ("layers", "kernels"), ("widths", "squared"), ("heads",)
     entries = [[entry for key in keys for entry in _entries(table.get(key))] for keys in kinds]
     if not entries[0]:
-        entries[0] = [*HOMOGENEOUS]  # more than there are of layers with types
+        entries[0] = [*LAYERS, *HOMOGENEOUS]  # no table has more by default
     made = math.prod(max(1, len(set(map(repr, each)))) for each in entries)
     check_limit("combinations of layer, widths and heads", made, _MOST_PROGRAMS)
     check_limit("combinations", math.prod(max(1, len(e)) for e in entries), _MOST_COMBINATIONS)
@@ -106,7 +108,8 @@ def _numbers(given: object) -> Iterator[int]:
 
 def _check_combinations(campaign: Campaign) -> None:
     """Each is looked at, and each program is compiled as far as its variants' names."""
-    pool = len(campaign.programs) * len(campaign.threads)
+    pool = len(campaign.programs) + _STAGES * len(campaign.gradients)
+    pool *= len(campaign.threads)
     check_limit("combinations", pool * len(campaign.graphs), _MOST_COMBINATIONS)
     each = pool if campaign.sample is None else min(pool, campaign.sample.per_graph)
     check_limit("problems", each * len(campaign.graphs), MOST_PROBLEMS)
