@@ -324,6 +324,7 @@ CACHED = {
 def test_cached_edges_are_kept_as_the_layer_keeps_them(make):
     arguments, layer = arguments_on(EDGES, NODES, ("edge_weight",)), make().eval()
     own, compiled = copy.deepcopy(layer), compile_layer(layer, backend="torch")
+    compiled.explain(arguments["x"], OTHERS)  # keeps none
     with warnings.catch_warnings():
         warnings.simplefilter("error", FallbackWarning)
         for edges in (EDGES, EDGES, OTHERS, EDGES[:, :60], None, OTHERS, OTHERS, EDGES):

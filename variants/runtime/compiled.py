@@ -17,6 +17,7 @@ from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported, is
 from hetune.variants.frontend.autocast import Autocast, cast, full_precision
 from hetune.variants.frontend.dropout import draw_masks
 from hetune.variants.frontend.pyg_lazy import initialize
+from hetune.variants.frontend.tracing.cached_edges import unfilled
 from hetune.variants.frontend.type_order import NAME_TYPES, order_of
 from hetune.variants.frontend.wrapper import ModuleWrapper
 from hetune.variants.graph.hetero import HeteroGraph
@@ -262,10 +263,8 @@ class CompiledLayer(ModuleWrapper):
             results = self._runs.run(graph, chosen, policy, *given, is_timed=tell is not None)
             if tell is not None:
                 tell(now_on(device, True) - start)
-        except InputError:  # which is no variant's fault
-            raise
-        except Exception:
-            if tell is not None:
+        except Exception as error:
+            if tell is not None and not isinstance(error, InputError):  # no variant's fault
                 tell(math.inf)
             raise
         if not weights.fit or (
@@ -305,7 +304,8 @@ class CompiledLayer(ModuleWrapper):
             InputError: The memory limit is no integer.
             VariantError: The call is not supported and would run in the original module.
         """
-        layer, (adapter, call, graph) = self._prepare_choice(args, kwargs)
+        with unfilled(self.module):
+            layer, (adapter, call, graph) = self._prepare_choice(args, kwargs)
         runner = layer._training.backward_of(adapter, call, graph) if gradients else None
         policy = layer._policy.limited(memory_limit, bool(runner and runner.trains_weights))
         choice = layer._runs.choice(layer._promoted, graph, policy)

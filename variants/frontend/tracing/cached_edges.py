@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,17 @@ def with_cache(module: nn.Module) -> nn.Module:
     """A module, or what runs it on the edges that it keeps, if it does."""
     keeps = getattr(module, "cached", False) and hasattr(module, CACHE)
     return CachedLayer(module) if keeps else module
+
+
+@contextmanager
+def unfilled(module: nn.Module) -> Iterator[None]:
+    """An empty cache of a module stays empty: the next call's edges are those to keep."""
+    is_empty = vars(module).get(CACHE, module) is None
+    try:
+        yield
+    finally:
+        if is_empty:
+            vars(module)[CACHE] = None
 
 
 class CachedLayer(EdgeModule):
