@@ -23,11 +23,8 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 @contextmanager
-def importing_the_service(who: str = "this command") -> Iterator[None]:
+def importing_the_service() -> Iterator[None]:
     """Says what to install where packages are missing that only the extra `service` brings.
-
-    Args:
-        who: Needs them.
 
     Raises:
         InputError: A module that is imported meanwhile is missing.
@@ -36,7 +33,8 @@ def importing_the_service(who: str = "this command") -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise InputError(
-            f"{who} needs more packages: pip install 'hetune[service]' ({error.name} is missing)"
+            "this command needs more packages: pip install 'hetune[service]' "
+            f"({error.name} is missing)"
         ) from error
 
 

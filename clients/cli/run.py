@@ -34,6 +34,7 @@ from hetune.clients.cli.options import (
 )
 from hetune.clients.cli.partitioned_run import PartitionedRun
 from hetune.clients.cli.sources import GraphSource, LayerSource
+from hetune.clients.cli.termination import interrupted_by_sigterm
 from hetune.variants.errors import InputError
 from hetune.variants.kernel.precision import check_precision
 from hetune.variants.plan.choices import VANILLA
@@ -95,7 +96,8 @@ def run(
             raise InputError("--memory: leave --device, --precision and --memory-limit out")
         chosen = replace(source, name=graph), replace(layer, weights=weights)
         parts = PartitionedRun(*chosen, features, out, limit, variant, ray, address)
-        parts.perform(_say(console.out().print))
+        with interrupted_by_sigterm():
+            parts.perform(_say(console.out().print))
         return
     request = LocalRun(
         replace(source, name=graph),

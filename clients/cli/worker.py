@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import signal
 import time
 from contextlib import ExitStack
 from random import uniform
@@ -14,6 +13,7 @@ import typer
 
 from hetune.clients.cli import console
 from hetune.clients.cli.models import StoreUrl
+from hetune.clients.cli.termination import interrupted_by_sigterm
 from hetune.costmodel.fingerprint import this_machine
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import Trains
@@ -63,32 +63,23 @@ def worker(
         return
     if address is not None and not ray:
         raise InputError("--address needs --ray")
-    # As Ctrl-C does: what is claimed is given back on the way out.
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with ExitStack() as stack:
-            opened = stack.enter_context(_opened(store, wait=not once))
-            if ray:
-                cluster = stack.enter_context(ray_cluster(address))
-                signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray took it
-            console.out().print(f"working on jobs in {opened.place}", markup=False, soft_wrap=True)
-            console.flush()
-            if not ray:
-                supervisor = stack.enter_context(Supervisor())
-                leases = Leases(opened, trains=Trains.OWN if train else Trains.NOTHING)
-                here = JobWorker(leases, supervisor, train=TrainingProcess(store))
-                here.run(_wait, until_idle=once)
-                return
-            if train and not once:
-                stack.enter_context(ServiceWorker(store))  # it trains, and measures nothing
-            RayWorker(cluster, opened).run(_wait, until_idle=once)
-            if train:
-                leases = Leases(opened, trains=Trains.ONLY)
-                JobWorker(leases, train=TrainingProcess(store)).run(_wait, until_idle=True)
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with interrupted_by_sigterm(), ExitStack() as stack:
+        opened = stack.enter_context(_opened(store, wait=not once))
+        cluster = stack.enter_context(ray_cluster(address)) if ray else None
+        console.out().print(f"working on jobs in {opened.place}", markup=False, soft_wrap=True)
+        console.flush()
+        if cluster is None:
+            supervisor = stack.enter_context(Supervisor())
+            leases = Leases(opened, trains=Trains.OWN if train else Trains.NOTHING)
+            here = JobWorker(leases, supervisor, train=TrainingProcess(store))
+            here.run(_wait, until_idle=once)
+            return
+        if train and not once:
+            stack.enter_context(ServiceWorker(store))  # it trains, and measures nothing
+        RayWorker(cluster, opened).run(_wait, until_idle=once)
+        if train:
+            leases = Leases(opened, trains=Trains.ONLY)
+            JobWorker(leases, train=TrainingProcess(store)).run(_wait, until_idle=True)
 
 
 def _opened(url: str | None, *, wait: bool) -> Store:

@@ -244,10 +244,10 @@ class Leases:
             wanted = select(units).where(units.c.id == lease.unit, units.c.token == lease.token)
             unit = connection.execute(wanted.with_for_update()).first()
             if unit is None:
-                raise ended(lease)
+                raise _ended(lease)
             # Whose time is over has its unit still, as long as nobody else has taken it.
             if unit.state != State.RUNNING and not (or_completed and unit.state == State.SUCCEEDED):
-                raise ended(lease)
+                raise _ended(lease)
             yield connection, unit, now
 
     def _leased(
@@ -334,7 +334,7 @@ class Leases:
         update_state(connection, job, now)
 
 
-def ended(lease: Lease) -> LeaseError:
+def _ended(lease: Lease) -> LeaseError:
     """The error of who comes with a lease that has ended."""
     return LeaseError(
         f"the lease of {lease.owner} on unit {lease.unit} of job {lease.job} has ended, and "

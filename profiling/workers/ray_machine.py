@@ -18,7 +18,7 @@ from hetune.profiling.records import Measurement
 from hetune.profiling.units import Unit
 from hetune.profiling.workers.failures import ProcessLostError
 from hetune.profiling.workers.job_worker import Measures
-from hetune.variants.errors import InputError, WorkerError
+from hetune.variants.errors import WorkerError
 from hetune.variants.kernel.device import Device
 
 _RESOURCE = "hetune:"
@@ -83,8 +83,8 @@ class RayMachine(Closeable):
         """The machine, and what it measures on.
 
         Raises:
-            InputError: It is another machine than its resource says, or has another hetune.
-            WorkerError: It was lost, or nothing can run there.
+            WorkerError: It was lost, nothing can run there, it is another machine than its resource
+                says, or has another hetune.
         """
         try:
             self._actor = self._actor or self._start()
@@ -92,12 +92,12 @@ class RayMachine(Closeable):
         except ProcessLostError as error:
             raise WorkerError(str(error)) from None
         if theirs != (ours := release()):
-            raise InputError(
+            raise WorkerError(
                 f"{self._node.host} has hetune {theirs}, whose variants are others than those of "
                 f"{ours} here: install the same release on both"
             )
         if self._node.resource not in ray_resources(machine):
-            raise InputError(
+            raise WorkerError(
                 f"{self._node.host} has the resource {self._node.resource}, but is the machine "
                 f"{machine.digest}: start its node with what `hetune worker --ray-resources` says "
                 "there"
@@ -109,7 +109,7 @@ class RayMachine(Closeable):
 
         Raises:
             ProcessLostError: The node was lost, or the process on it.
-            InputError, WorkerError: Nothing can run there, something else measures, or as there.
+            WorkerError: As of `describe`, or something else measures; or as there.
         """
         if self._actor is None:
             self.describe()  # a node that is lost before it begins is not the units' fault

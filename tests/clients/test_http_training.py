@@ -1,4 +1,4 @@
-"""Jobs with `retrain` where workers come over HTTP only: `hetune serve --no-worker` trains."""
+"""Jobs with `retrain` where workers only measure: `hetune serve --no-worker` trains."""
 
 import os
 import re
@@ -66,7 +66,7 @@ def test_the_service_trains_what_others_measured(tmp_path):
         with Store.open(path) as store:
             queue = JobQueue(store)
             job = queue.submit_units("enough", units(18), retrain=True)
-            work = (*COMMAND, "worker", "--url", url, "--once")
+            work = (*COMMAND, "worker", "--store", str(path), "--no-train", "--once")
             subprocess.run(work, env=there, check=True)
             job = ended(queue, job)
         with Client(url) as client:

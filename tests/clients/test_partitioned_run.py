@@ -1,6 +1,9 @@
 """`hetune run --memory`: part by part, from files to a file."""
 
+import os
+import signal
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -112,3 +115,20 @@ def test_what_does_not_fit_is_refused(hetune, given, extra, message, monkeypatch
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
     assert not (folder / "out.npy").exists()
+
+
+def test_sigterm_ends_it_as_an_interrupt_does(hetune, given, monkeypatch):
+    """Ray has a handler of its own, which would exit in the middle of anything."""
+    options, folder, _ = given
+    calls = list[str]()
+    fake = SimpleNamespace(
+        is_initialized=lambda: False,
+        init=lambda *_, **__: signal.signal(signal.SIGTERM, lambda *_: sys.exit(15)),
+        cluster_resources=lambda: os.kill(os.getpid(), signal.SIGTERM),
+        shutdown=lambda: calls.append("shutdown"),
+    )
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    before = signal.getsignal(signal.SIGTERM)
+    result = hetune("run", folder / "g.npz", *options, "--memory", "64GB", "--ray")
+    assert (result.exit_code, calls) == (130, ["shutdown"])
+    assert signal.getsignal(signal.SIGTERM) is before

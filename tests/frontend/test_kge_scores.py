@@ -492,6 +492,16 @@ def test_calls_in_a_row_see_what_has_changed(monkeypatch):
     assert tables.grad.any()
 
 
+@torch.no_grad()
+def test_heads_and_tails_may_share_a_table_in_some_calls():
+    score, (heads, rels, tails) = hetune.kge.score(distance), BATCH
+    one, other, relation = E.detach(), E.detach().flip(0), R.detach()
+    for of_heads, of_tails in ((one, one), (one, one), (one, other), (other, one)):
+        found = score(*BATCH, entity=of_heads, r=relation, tail=of_tails)
+        expected = -(of_heads[heads] + relation[rels] - of_tails[tails]).abs().sum(1)
+        torch.testing.assert_close(found, expected)
+
+
 def test_a_batch_with_an_index_takes_no_other_ids():
     batch = EdgeBatch(HEADS, TAILS, RELS, num_nodes=ENTITIES, num_etypes=RELATIONS)
     index = BatchIndex.of_batch(batch)

@@ -104,6 +104,9 @@ def test_a_folder_is_whole_or_none(tmp_path):
         ({"src": [0, 1], "dst": [0]}, "columns of different lengths"),
         ({"src": [0], "dst": [1 << 27]}, "would be 134217729 nodes"),
         ({"src": [0], "dst": [0], "etype": [1 << 40]}, "edge types, for 1099511627776"),
+        ({"src": [[0], [1]], "dst": [[1], [0]]}, "src has the shape"),
+        ({"edge_index": [[0, 1], [1, 2], [2, 0]]}, "edge_index has the shape"),
+        ({"edge_index": [[0], [1]], "num_nodes_list": [2.0]}, "from dtype"),
     ],
 )
 def test_columns_that_cannot_be_a_graph_are_refused(tmp_path, columns, message):

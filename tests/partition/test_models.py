@@ -9,10 +9,12 @@ from torch import nn
 
 import hetune
 from hetune.variants.errors import InputError
+from hetune.variants.frontend.program_layer import ProgramLayer
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.partition.model_layers import partitioned_layers
 from hetune.variants.partition.partitions import GraphPartitions
 from hetune.variants.partition.run import run_partitions
+from hetune.variants.program.labeled import LabeledProgram
 from hetune.variants.testing.graphs import typed_graph
 
 pyg = pytest.importorskip("torch_geometric.nn", reason="no torch_geometric: pip install it")
@@ -70,8 +72,14 @@ def test_a_model_has_its_own_results(kind, graph, layers, tmp_path):
 
 def test_models_that_do_not_run_in_parts_are_refused(tmp_path):
     model = hetune.compile(pyg.GraphSAGE(8, 8, 2, norm="layer_norm").eval())  # of all nodes
-    with pytest.raises(InputError, match="GraphSAGE"):
+    with pytest.raises(InputError, match="GraphSAGE cannot be taken apart"):
         run_partitions(model, PLAIN, X, tmp_path / "out.npy", memory=350_000)
+    text = "program p(x: node[8] feature)\n  m: edge[8] = take x edge src\n  return m\n"
+    of_edges = hetune.compile(ProgramLayer(LabeledProgram.parse(text, "p").program, {}).eval())
+    with pytest.raises(InputError, match="gives more than rows of nodes"):
+        run_partitions(
+            hetune.compile(of_edges.eval()), PLAIN, X, tmp_path / "out.npy", memory=350_000
+        )
     fewer = HeteroGraph(PLAIN.src, PLAIN.dst, num_nodes=501)
     x, out = torch.zeros(501, 8), tmp_path / "out.npy"
     with pytest.raises(InputError, match="a parameter with 500 rows, and there are 501 nodes"):

@@ -30,6 +30,7 @@ def several_types(raw: Path) -> Path:
     for name, edges in (("author___writes___paper", WRITES), ("paper___cites___paper", CITES)):
         write(raw / "relations" / name / "edge.csv.gz", edges)
         write(raw / "relations" / name / "num-edge-list.csv.gz", np.array([len(edges)]))
+        write(raw / "relations" / name / "edge_reltype.csv.gz", np.full(len(edges), 7))  # unused
     with gzip.open(raw / "num-node-dict.csv.gz", "wt") as file:
         file.write("author,paper\n40,51\n")
     return raw
@@ -96,10 +97,24 @@ def test_a_folder_that_was_damaged_is_refused(name, content, message, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("count", "message"), [(299, "ends before the edges"), (301, "more than the")]
+    ("count", "value", "message"),
+    [
+        (299, 0, "ends before the edges"),
+        (301, 0, "more than the"),
+        (300, -1, r"reltype\.csv\.gz has the type -1"),
+    ],
 )
-def test_each_edge_has_a_type(count, message, tmp_path):
+def test_each_edge_has_a_type(count, value, message, tmp_path):
     raw = one_type(tmp_path)
-    write(raw / "edge_reltype.csv.gz", np.zeros(count))
+    write(raw / "edge_reltype.csv.gz", np.full(count, value))
     with pytest.raises(GraphFileError, match=message):
         partition_edges(raw, tmp_path / "parts")
+
+
+def test_counts_are_no_less_than_none(tmp_path):
+    raw = several_types(tmp_path / "raw")
+    with gzip.open(raw / "num-node-dict.csv.gz", "wt") as file:
+        file.write("nobody,author,paper\n-1,40,51\n")
+    for read in (load, OgbFolder):
+        with pytest.raises(GraphFileError, match="a line of counts"):
+            read(raw)

@@ -1,6 +1,7 @@
 """Rows in files of many kinds are those of an `.npy` file, and results may be such files."""
 
 import gzip
+import tracemalloc
 
 import numpy as np
 import pyarrow as pa
@@ -96,3 +97,39 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match=r"x\.csv cannot be read as rows"):
         list(RowStream(tmp_path / "x.csv").chunks())
+
+
+def test_lists_that_were_damaged_are_refused(tmp_path):
+    path = tmp_path / "x.arrow"
+    lists = pa.array(ROWS.tolist(), pa.list_(pa.float32()))
+    with pa.ipc.new_file(path, pa.schema([("x", lists.type)])) as writer:
+        writer.write_batch(pa.record_batch([lists], names=["x"]))
+    offsets = np.asarray(lists.offsets)
+    path.write_bytes(path.read_bytes().replace(offsets.tobytes(), (offsets + 7 * 30).tobytes()))
+    with pytest.raises(InputError, match=r"x\.arrow cannot be read as rows"):
+        list(RowStream(path).chunks())
+
+
+def test_a_line_without_an_end_is_not_held(tmp_path, monkeypatch):
+    monkeypatch.setattr(row_streams, "_CHUNK", 1 << 12)
+    path = tmp_path / "x.csv.gz"
+    path.write_bytes(gzip.compress(b"1" * (1 << 23)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match="cannot be read as rows"):
+            list(RowStream(path).chunks())
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("count", [40, 95])
+def test_a_file_that_changes_while_it_is_unpacked_is_refused(count, tmp_path):
+    path = tmp_path / "x.parquet"
+    pa.parquet.write_table(COLUMNS, path)
+    found = RowStream(path)
+    assert found.shape == (90, 7)
+    pa.parquet.write_table(pa.concat_tables([COLUMNS, COLUMNS]).slice(0, count), path)
+    with pytest.raises(InputError, match="was written to while it was read"):
+        found.unpack(tmp_path / "x.npy")
+    assert not (tmp_path / "x.npy").exists()

@@ -12,9 +12,9 @@ from hetune.profiling.jobs.records import State
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.units import ProblemSpec
-from hetune.profiling.workers.ray_machine import RayNode, ray_resources
+from hetune.profiling.workers.ray_machine import RayMachine, RayNode, ray_resources
 from hetune.profiling.workers.ray_worker import RayWorker
-from hetune.variants.errors import InputError
+from hetune.variants.errors import InputError, WorkerError
 from hetune.variants.frontend.presets import labeled_preset
 
 PROBLEMS = 6
@@ -82,6 +82,20 @@ def test_without_machines_it_says_how_to_start_them(store, caplog):
     turns = iter([False, False, True])
     worker.run(lambda _: next(turns))  # waits for some, and says so once
     assert caplog.text.count("ray start --resources=") == 1
+
+
+def test_another_release_on_a_node_is_the_fault_of_no_unit(monkeypatch):
+    says = SimpleNamespace(remote=lambda: ("another", this_machine(), ("cpu",)))
+    actor = SimpleNamespace(describe=says)
+    errors = SimpleNamespace(RayTaskError=KeyError, RayError=KeyError)
+    ray = SimpleNamespace(
+        exceptions=errors, wait=lambda tasks, timeout: (tasks, []), get=lambda task: task
+    )
+    [name] = OURS
+    machine = RayMachine(ray, RayNode("a", "a", name, 1, 0), lambda: None, SimpleNamespace)
+    monkeypatch.setattr(machine, "_start", lambda: actor)
+    with pytest.raises(WorkerError, match="another"):
+        machine.measure([], SimpleNamespace())
 
 
 @pytest.mark.slow

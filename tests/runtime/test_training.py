@@ -329,6 +329,23 @@ def test_products_of_weights_are_exact_again_after_a_step():
         assert torch.equal(other(given, graph, variant=folded), want)
 
 
+def test_products_of_weights_count_in_every_step_that_trains_them():
+    """Weights of many edge types cost more than the few edges of each."""
+    graph = typed_graph((30, 20), [(i % 2, 1 - i % 2, 2) for i in range(100)])
+    layer, given = randomized(nn.HGT(32, 32, graph.metadata(), 1)), rows(graph, 32)
+    fast = compile_layer(layer, backend="torch")
+    once, each = (fast.explain(given, graph, gradients=gradients) for gradients in (False, True))
+    more = {c.id: each.candidate(c.id).seconds - c.seconds for c in once.candidates}
+    assert more[once.id] > once.seconds  # its products, which inference keeps
+    assert each.id != once.id
+    assert more[each.id] < more[once.id]
+    fast(given, graph).sum().backward()
+    assert fast.status().variant in more
+    layer.requires_grad_(False)
+    frozen = fast.explain(given.clone().requires_grad_(), graph, gradients=True)
+    assert (frozen.id, frozen.seconds) == (once.id, once.seconds)
+
+
 def test_backwards_of_models_are_explained_and_prepared(x, edges):
     model = hetune.compile(randomized(Net()), backend="torch")
     assert model.warm(x, *edges, gradients=True).keys() == {"first", "second"}

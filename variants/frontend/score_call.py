@@ -90,15 +90,16 @@ class ScoreCall(Call):
     def repeat_reader(self, args: tuple[Any, ...]) -> RepeatReader:
         """Those with other triples, and tables of the same shapes."""
         adapter, free = self._adapter, self._free
-        names = [*self._entities]
-        places = [next(i for i, each in enumerate(args) if each is x) for x in self.features]
+        module, names = adapter.module, [*self._entities]
+        assert isinstance(module, ScoreLayer)
+        places = [module.entities.index(name) for name in names]  # two may be one table now
         has_types = self._triples[1] is args[1]
 
         def read(args: tuple[Any, ...]) -> ScoreCall:
-            heads, rels, tails = args[:3]
-            tables = {name: args[i] for name, i in zip(names, places, strict=True)}
+            heads, rels, tails, *entities = args
+            tables = {name: entities[i] for name, i in zip(names, places, strict=True)}
             rels = rels if has_types else torch.zeros_like(rels)
-            return ScoreCall(adapter, (heads, rels, tails), tables, len(args[3]), free)
+            return ScoreCall(adapter, (heads, rels, tails), tables, len(entities[0]), free)
 
         return read
 

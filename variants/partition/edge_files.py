@@ -13,7 +13,7 @@ import numpy as np
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.loaders.columns import usual_places, usual_roles
 from hetune.variants.graph.loaders.file_errors import check_file, reading
-from hetune.variants.partition.npz_members import member_chunks
+from hetune.variants.partition.npz_members import member_chunks, member_header
 from hetune.variants.partition.partitions import RangeEdges
 
 CHUNK = 1 << 20
@@ -57,7 +57,8 @@ class EdgeFile:
                 if "ntype" in archive:
                     object.__setattr__(self, "node_counts", self._node_counts())
                 elif "num_nodes_list" in archive:
-                    (count,) = archive["num_nodes_list"].tolist()
+                    given = archive["num_nodes_list"].astype(np.int64, casting="safe")
+                    (count,) = given.tolist()
                     object.__setattr__(self, "node_counts", (count,))
 
     def chunks(self) -> Iterator[RangeEdges]:
@@ -102,11 +103,22 @@ def _npz_chunks(path: Path) -> Iterator[tuple[np.ndarray, ...]]:
     with zipfile.ZipFile(path) as archive:
         there = set(archive.namelist())
     if "edge_index.npy" in there:  # as OGB has it, sources before destinations
+        _check_shape(path, "edge_index", 2)
         columns = [member_chunks(path, "edge_index", CHUNK, row) for row in (0, 1)]
     else:
         names = _columns(path, [name for name in RangeEdges._fields if f"{name}.npy" in there])
+        for name in names:
+            _check_shape(path, name)
         columns = [member_chunks(path, name, CHUNK) for name in names]
     yield from zip(*columns, strict=True)
+
+
+def _check_shape(path: Path, name: str, *rows: int) -> None:
+    """Refuses an array that is not of so many rows of edges."""
+    shape = member_header(path, name)[0]
+    if shape[:-1] != rows or not shape:
+        wanted = ", ".join([*map(str, rows), "E"])
+        raise GraphFileError(f"{path}: {name} has the shape {list(shape)}: give [{wanted}]")
 
 
 def _parquet_chunks(path: Path) -> Iterator[tuple[np.ndarray, ...]]:
@@ -122,7 +134,7 @@ def _text_chunks(path: Path) -> Iterator[tuple[np.ndarray, ...]]:
     import pyarrow.csv  # seldom needed
 
     with path.open("rb") as file:
-        line = file.readline()
+        line = file.readline(CHUNK)
     is_csv = path.suffix == ".csv"
     delimiter = "," if is_csv else "\t" if b"\t" in line else " "
     names = usual_roles(len(line.split(delimiter.encode())))

@@ -197,6 +197,10 @@ def partitioned(
     spaces = [param.type.space for param in adapter.inputs]
     if spaces != [Space.NODE] * len(inputs):
         raise InputError(f"{name} does not run in parts: it takes more than rows of nodes")
+    if any(
+        adapter.program.type_of(each).space is not Space.NODE for each in adapter.program.results
+    ):
+        raise InputError(f"{name} does not run in parts: it gives more than rows of nodes")
     compiled = compile_layer(layer, dynamic=True)
     bipartite = _bipartite(compiled, adapter) if loops == "given" else None
     exact = _exact(compiled, bipartite, adapter.inputs[0].name) if bipartite else {}

@@ -45,16 +45,18 @@ class OgbFolder:
             counts = tuple(integers(folder / "num-node-list.csv.gz", 1).ravel().tolist())
             if len(counts) != 1:
                 raise GraphFileError(f"{folder} holds {len(counts)} graphs: only one can be read")
-            found = [_Relation(folder, (0, counts[0]), (0, counts[0]))]
+            types = folder / "edge_reltype.csv.gz"
+            nodes = 0, counts[0]
+            found = [_Relation(folder, nodes, nodes, 0, types if types.is_file() else None)]
         else:
             known, folders = node_counts(folder), relations(folder)
             ends = [end for source, _, target in folders for end in (source, target)]
             ntypes = list(dict.fromkeys([*known, *ends]))
             counts = tuple(known.get(name, 0) for name in ntypes)
             first = dict(zip(ntypes, np.cumsum([0, *counts]).tolist(), strict=False))
-            nodes = {name: (first[name], known.get(name, 0)) for name in ntypes}
+            ranges = {name: (first[name], known.get(name, 0)) for name in ntypes}
             found = [
-                _Relation(place, nodes[source], nodes[target], number)
+                _Relation(place, ranges[source], ranges[target], number)
                 for number, ((source, _, target), place) in enumerate(folders.items())
             ]
             self.names.update(
@@ -78,20 +80,24 @@ class OgbFolder:
 
 @dataclass(frozen=True, slots=True)
 class _Relation:
-    """The edges of a folder: first node and number of nodes of either end."""
+    """The edges of a folder: first node and number of nodes of either end, and their types."""
 
     folder: Path
     sources: tuple[int, int]
     targets: tuple[int, int]
-    etype: int = 0
+    etype: int
+    types: Path | None = None
+    """The file that has a type for each edge, in place of one for all."""
 
     def chunks(self) -> Iterator[RangeEdges]:
-        count, types = 0, self.folder / "edge_reltype.csv.gz"
-        kinds = _Column(types) if types.is_file() else None
+        count = 0
+        kinds = None if self.types is None else _Column(self.types)
         for src, dst in _chunks(self.folder / "edge.csv.gz", 2):
             etype = np.full(len(src), self.etype) if kinds is None else kinds.next(len(src))
             if len(etype) < len(src):
-                raise GraphFileError(f"{types} ends before the edges do: fetch it again")
+                raise GraphFileError(f"{self.types} ends before the edges do: fetch it again")
+            if len(etype) and etype.min() < 0:
+                raise GraphFileError(f"{self.types} has the type {etype.min()}: fetch it again")
             self._check(src, self.sources)
             self._check(dst, self.targets)
             count += len(src)
@@ -103,7 +109,7 @@ class _Relation:
                 f"{wanted}: fetch both again"
             )
         if kinds is not None and len(kinds.next(1)):
-            raise GraphFileError(f"{types} has more than the {count} edges: fetch it again")
+            raise GraphFileError(f"{self.types} has more than the {count} edges: fetch it again")
 
     def _check(self, ids: np.ndarray, nodes: tuple[int, int]) -> None:
         if len(ids) and not 0 <= ids.min() <= ids.max() < nodes[1]:

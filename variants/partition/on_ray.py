@@ -43,7 +43,7 @@ def run(
         model: As of `run_partitions`.
         graph: Likewise.
         features: Likewise.
-        out: Likewise; with several layers, in a folder that all workers see.
+        out: Likewise; with several layers, or features to unpack, in a folder that all workers see.
         memory: Most bytes that a part may take in a worker.
         address: Of a cluster. None: the one that this process is connected to, or that Ray's own
             settings name, or a new one on this machine for the time of the call.

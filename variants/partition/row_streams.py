@@ -88,6 +88,8 @@ class RowStream:
                 writer.write(first, rows.astype(np.float32))
                 first += len(rows)
             writer.sync()
+        if first != self.shape[0]:
+            raise InputError(f"{self.path} was written to while it was read: start again")
         made.replace(target)
         return target
 
@@ -159,12 +161,13 @@ def _batches(path: Path, step: int) -> Iterator[Any]:
         with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
             for number in range(reader.num_record_batches):
                 batch = reader.get_batch(number)
+                batch.validate(full=True)  # which other readers do by themselves
                 for first in range(0, batch.num_rows, step):
                     yield batch.slice(first, step)
     else:
         opened: Any = gzip.open if path.suffix == ".gz" else open
         with opened(path, "rb") as source:
-            line = source.readline()
+            line = source.readline(_CHUNK)
         names = [str(number) for number in range(line.count(b",") + 1)]
         with pyarrow.csv.open_csv(
             path,
@@ -184,7 +187,7 @@ def _rows(batch: Any, width: int) -> np.ndarray:
     flat = [columns[0].flatten()] if is_list else columns
     for name, given, values in zip(names, columns, flat, strict=True):
         if not pa.types.is_floating(values.type):
-            raise InputError(f"the column {name} has {values.type}: leave columns of floats alone")
+            raise InputError(f"the column {name} has {values.type}: keep only columns of floats")
         if given.null_count or values.null_count:
             raise InputError(f"the column {name} has nulls: give a number everywhere")
     if not is_list:

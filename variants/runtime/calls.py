@@ -52,6 +52,8 @@ class Policy:
             variant if None.
         precision: What the layer may store tables in.
         dynamic: Whether every call brings a new graph: `SizeChoices` are taken.
+        weights_change: Whether weights are trained: each run computes again what is computed of
+            them alone.
     """
 
     estimator: CostEstimator
@@ -61,10 +63,12 @@ class Policy:
     cuda_graph: bool | None = None
     precision: Precision = "float32"
     dynamic: bool = False
+    weights_change: bool = False
 
-    def limited(self, memory_limit: int | None) -> Policy:
-        """The same with a limit of its own; itself if None."""
-        return self if memory_limit is None else replace(self, memory_limit=memory_limit)
+    def limited(self, memory_limit: int | None, weights_change: bool = False) -> Policy:
+        """The same with a limit of its own, unless that is None, for weights that are trained."""
+        limited = self if memory_limit is None else replace(self, memory_limit=memory_limit)
+        return replace(limited, weights_change=True) if weights_change else limited
 
     def choice(self, variants: tuple[Variant, ...], graph: HeteroGraph) -> Choice:
         """What suits a graph, and why; over endless runs where none are told, or one if dynamic.
@@ -79,6 +83,7 @@ class Policy:
             memory_limit=self.memory_limit,
             expected_runs=self.expected_runs or (1.0 if self.dynamic else math.inf),
             cuda_graph=self.cuda_graph,
+            weights_change=self.weights_change,
         )
 
     @property
@@ -192,6 +197,7 @@ class Calls:
             expected_runs=runs,
             cuda_graph=policy.cuda_graph,
             prepared=None if self.current is None else self.current.variant.id,
+            weights_change=policy.weights_change,
         )
 
     def _explored(

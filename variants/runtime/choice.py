@@ -165,6 +165,7 @@ def choose(
     memory_limit: int | None = None,
     expected_runs: float = math.inf,
     cuda_graph: bool | None = None,
+    weights_change: bool = False,
 ) -> Choice:
     """The variant with the least predicted time among those that fit.
 
@@ -176,6 +177,7 @@ def choose(
         expected_runs: Over how many runs indexing and binding are spread.
         cuda_graph: Whether runs are replayed as one CUDA graph; chosen along with the variant if
             None. Nothing is on a CPU.
+        weights_change: Whether each run computes again what is computed of weights alone.
 
     Raises:
         InputError: There is no graph, the limit is no integer, or the runs are no positive number.
@@ -187,7 +189,7 @@ def choose(
             f"graph is a {type(graph).__name__}: give a HeteroGraph, as hetune.load, generate and "
             "from_pyg make them"
         )
-    scored = scored_on(variants, graph, estimator)
+    scored = scored_on(variants, graph, estimator, weights_change)
     best, replays = scored.best(memory_limit, expected_runs, cuda_graph)
     return Choice(
         scored.ids[best],
@@ -230,6 +232,7 @@ def chosen(
     expected_runs: float = math.inf,
     cuda_graph: bool | None = None,
     prepared: str | None = None,
+    weights_change: bool = False,
 ) -> Chosen:
     """What `choose` finds, without the reasons.
 
@@ -241,11 +244,12 @@ def chosen(
         expected_runs: Over how many runs indexing and binding are spread.
         cuda_graph: As of `choose`.
         prepared: Id of a variant that has run on the graph and needs no preparation.
+        weights_change: As of `choose`.
 
     Raises:
         MemoryLimitError: None fits.
     """
-    scored = scored_on(variants, graph, estimator)
+    scored = scored_on(variants, graph, estimator, weights_change)
     best, replays = scored.best(memory_limit, expected_runs, cuda_graph, prepared)
     seconds = float(scored.seconds(replays)[best])
     return Chosen(scored.table.variants[best], replays, seconds=seconds)

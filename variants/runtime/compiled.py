@@ -40,7 +40,7 @@ from hetune.variants.runtime.layer_use import LayerUse
 from hetune.variants.runtime.modes import transform
 from hetune.variants.runtime.repeated_calls import RepeatedBatch, RepeatedCall, repeated
 from hetune.variants.runtime.supported_calls import SupportedCall, supported_call
-from hetune.variants.runtime.training import Training
+from hetune.variants.runtime.training import Training, trains_weights
 from hetune.variants.runtime.warm import Progress, compile_kernels, with_features
 from hetune.variants.runtime.weights import WeightCache
 
@@ -235,11 +235,10 @@ class CompiledLayer(ModuleWrapper):
         device, policy = graph.device, self._policy.limited(memory_limit)
         dtypes = self._autocast.dtypes(adapter, call, device) if out is None else torch.float32
         masks = draw_masks(adapter.inputs, adapter.dropout, graph)
-        given = inputs, masks, policy, out
         forward = partial(self._results, prepared, options)
         with full_precision(device.type):
             results = (
-                self._training.results(forward, adapter, call, graph, *given)
+                self._training.results(forward, adapter, call, graph, inputs, masks, policy, out)
                 if self._training.is_needed(adapter, call)
                 else forward({**inputs, **masks.rows()})
             )
@@ -252,12 +251,13 @@ class CompiledLayer(ModuleWrapper):
         self, prepared: SupportedCall, options: CompiledOptions, inputs: Mapping[str, Tensor]
     ) -> tuple[Tensor, ...]:
         (adapter, call, graph), (variant, memory_limit, out) = prepared, options
-        policy, device, overflow = self._policy.limited(memory_limit), graph.device, Overflow()
+        policy = self._policy.limited(memory_limit, trains_weights(adapter.program, inputs))
+        device, overflow = graph.device, Overflow()
         chosen, tell = self._runs.next(self._promoted, graph, policy, variant)
         try:
             self._last.set(chosen.variant.id, None)
-            weights = self._weights.weights(chosen.variant.plan, adapter, graph, call.edges, inputs)
             start = now_on(device, tell is not None)
+            weights = self._weights.weights(chosen.variant.plan, adapter, graph, call.edges, inputs)
             given = inputs, weights.tensors, out, overflow
             results = self._runs.run(graph, chosen, policy, *given, is_timed=tell is not None)
             if tell is not None:
@@ -306,9 +306,9 @@ class CompiledLayer(ModuleWrapper):
             VariantError: The call is not supported and would run in the original module.
         """
         layer, (adapter, call, graph) = self._prepare_choice(args, kwargs)
-        policy = layer._policy.limited(memory_limit)
-        choice = layer._runs.choice(layer._promoted, graph, policy)
         runner = layer._training.backward_of(adapter, call, graph) if gradients else None
+        policy = layer._policy.limited(memory_limit, bool(runner and runner.trains_weights))
+        choice = layer._runs.choice(layer._promoted, graph, policy)
         return runner.explained(choice, graph, policy) if runner else choice
 
     def warm(
@@ -341,13 +341,13 @@ class CompiledLayer(ModuleWrapper):
         check_demands(memory_limit)
         args = args if kwargs else with_features(args)
         layer, (adapter, call, graph) = self._prepare_choice(args, kwargs)
-        policy = layer._policy.limited(memory_limit)
+        runner = layer._training.backward_of(adapter, call, graph) if gradients else None
+        policy = layer._policy.limited(memory_limit, bool(runner and runner.trains_weights))
         variants = layer._runs.foreseen(layer._promoted, graph, policy)
         compile_kernels(variants, layer._runs.backend, graph.device, progress)
         for variant in variants:
             weights = layer._weights.weights(variant.plan, adapter, graph, call.edges)
             layer._runs.prepare(variant, graph, weights.tensors)
-        runner = layer._training.backward_of(adapter, call, graph) if gradients else None
         if runner is not None:
             runner.warm(graph, policy, progress)
         return tuple(variant.id for variant in variants)

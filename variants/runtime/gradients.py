@@ -135,6 +135,7 @@ class GradientRunner:
     Attributes:
         stages: In order.
         reads: Features and weights of the program whose values it needs.
+        trains_weights: Whether it gives gradients of weights.
 
     Raises:
         ProgramError: Something has no derivative.
@@ -153,6 +154,8 @@ class GradientRunner:
             for param in program.params
             if param.name in read and param.role != "constant"
         )
+        weights = {param.name for param in program.params if param.role == "weight"}
+        self.trains_weights = not weights.isdisjoint(wanted)
         self._kept = {name for each in self._results for name in names_of(each)}
         self._last_read = {name: i for i, stage in enumerate(self.stages) for name in stage.reads}
 
@@ -299,8 +302,9 @@ def _bytes(kind: Type, graph: HeteroGraph) -> int:
 
 
 def in_stages(policy: Policy) -> Policy:
-    """How the stages of a layer's backward are chosen."""
-    return replace(policy, explore=False, cuda_graph=False, precision="float32")
+    """How the stages of a layer's backward are chosen. Each run computes their weights."""
+    told = replace(policy, explore=False, cuda_graph=False, precision="float32")
+    return replace(told, weights_change=True)
 
 
 def _interpreted(

@@ -89,7 +89,7 @@ class LayerRunner:
         if policy.dynamic:
             use.watch_with(self._sizes.use_of(graph))
             return Chosen(self._of_size(variants, graph, policy), is_final=False), None
-        calls = use.calls(policy.memory_limit)
+        calls = use.calls(policy.memory_limit, policy.weights_change)
         chosen, tell = calls.next(tuple(variants.values()), graph, policy, self.at_hand)
         self.last = chosen.variant
         if tell is not None and not synchronize(graph.device):
@@ -106,7 +106,7 @@ class LayerRunner:
         """
         if policy.dynamic:
             return (self._of_size(variants, graph, policy),)
-        calls = self.use_of(graph).calls(policy.memory_limit)
+        calls = self.use_of(graph).calls(policy.memory_limit, policy.weights_change)
         return calls.foreseen(tuple(variants.values()), graph, policy)
 
     def choice(self, variants: Mapping[str, Variant], graph: HeteroGraph, policy: Policy) -> Choice:

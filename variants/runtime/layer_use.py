@@ -74,7 +74,7 @@ class LayerUse:
     def __init__(self) -> None:
         self.is_met = False
         self.times: dict[str, RunTimes] = {}
-        self._calls: _Recent[tuple[int | None, int], Calls] = _Recent()
+        self._calls: _Recent[tuple[int | None, bool, int], Calls] = _Recent()
         self._decisions: WeakKeyDictionary[CostEstimator, _Recent[tuple[float, int], Decision]]
         self._decisions = WeakKeyDictionary()
         self._watches: dict[tuple[str, int, bool], ThreadWatch | None] = {}
@@ -82,9 +82,14 @@ class LayerUse:
         self._replays: Replays | None = None
         self._lock = threading.Lock()
 
-    def calls(self, memory_limit: int | None) -> Calls:
-        """The calls with a memory limit in bytes, or without one, and as many threads as now."""
-        return self._calls.of((memory_limit, kernel_threads()), Calls)
+    def calls(self, memory_limit: int | None, weights_change: bool = False) -> Calls:
+        """The calls with a memory limit in bytes, or without one, and as many threads as now.
+
+        Args:
+            memory_limit: The limit.
+            weights_change: Whether those that train weights.
+        """
+        return self._calls.of((memory_limit, weights_change, kernel_threads()), Calls)
 
     def decision(
         self, estimator: CostEstimator, demands: tuple[float, int], choose: Callable[[], Choice]

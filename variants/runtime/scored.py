@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from hetune.variants.runtime.cost_estimates import CostEstimates, CostEstimator
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.memory import layout_of
 from hetune.variants.runtime.table import CandidateTable
+from hetune.variants.runtime.weight_products import weight_product_seconds
 
 RECORDING_RUNS = 3
 """What recording takes, in runs: two that wait whether there is a third, and its own time."""
@@ -144,16 +145,37 @@ class Scored:
 
 
 def scored_on(
-    variants: tuple[Variant, ...], graph: HeteroGraph, estimator: CostEstimator
+    variants: tuple[Variant, ...],
+    graph: HeteroGraph,
+    estimator: CostEstimator,
+    weights_change: bool = False,
 ) -> Scored:
-    """What variants run on a graph, with its estimates, kept there while the estimator is."""
+    """What variants run on a graph, with its estimates, kept there while the estimator is.
+
+    Args:
+        variants: What there is to choose from.
+        graph: What to run on.
+        estimator: Who predicts.
+        weights_change: Whether each run computes again what is computed of weights alone.
+    """
     domain, threads = domain_of(variants, graph), kernel_threads()
     table = CandidateTable.of(variants, domain.side)
     key = threads, _keys(variants)
     estimates = graph.state.of(
         _ESTIMATES, key, lambda: estimator.estimate(table, domain, threads), owner=estimator
     )
+    if weights_change:
+        estimates = _with_weights(estimates, table, graph, threads)
     return Scored(table, graph, domain, estimates)
+
+
+def _with_weights(
+    estimates: CostEstimates, table: CandidateTable, graph: HeteroGraph, threads: int
+) -> CostEstimates:
+    """Estimates of runs each of which computes its weights."""
+    more = np.array([weight_product_seconds(v.plan, graph, threads) for v in table.variants])
+    replays = None if estimates.replays is None else estimates.replays + more
+    return replace(estimates, seconds=estimates.seconds + more, replays=replays)
 
 
 def domain_of(variants: Sequence[Variant], graph: HeteroGraph) -> Domain:

@@ -50,7 +50,7 @@ class SizeChoices:
         Raises:
             MemoryLimitError: No variant fits the limit.
         """
-        key = *_size(graph), (policy.memory_limit or 0).bit_length()
+        key = *_size(graph), (policy.memory_limit or 0).bit_length(), policy.weights_change
         if key not in self._ids:
             self._ids[key] = policy.choice(variants, graph).id
         return self._ids[key]

@@ -146,6 +146,12 @@ class Training:
         return runner if isinstance(runner, Unsupported) else (found, runner)
 
 
+def trains_weights(program: Program, inputs: Mapping[str, Tensor]) -> bool:
+    """Whether gradients of a program's weights are needed, by what a forward is given."""
+    weights = (inputs.get(param.name) for param in program.params if param.role == "weight")
+    return any(weight is not None and weight.requires_grad for weight in weights)
+
+
 @dataclass(frozen=True, slots=True)
 class _Backward:
     """What a call's backward needs beside tensors.

@@ -52,7 +52,7 @@ def trace_model(module: nn.Module, example: Sequence[Any] | None = None) -> Mode
             return trace_dictionaries(plain, example)
         return _traced(plain, form_of(plain, example))
     except NotTraceable as error:
-        raise InputError(f"{name} cannot be served: {error}") from None
+        raise InputError(f"{name} cannot be taken apart into layers: {error}") from None
 
 
 def _traced(plain: nn.Module, form: CallForm) -> ModelSteps:

@@ -57,7 +57,7 @@ def node_counts(folder: Path) -> dict[str, int]:
     with reading(counts_file, "OGB's node counts"):
         check_file(counts_file)
         row = pyarrow.csv.read_csv(counts_file).to_pylist()
-        if len(row) != 1 or not all(isinstance(count, int) for count in row[0].values()):
+        if len(row) != 1 or not all(type(n) is int and n >= 0 for n in row[0].values()):
             raise GraphFileError(f"{counts_file}: give a line of node types and a line of counts")
         counts: dict[str, int] = row[0]
     return counts
