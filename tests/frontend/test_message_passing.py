@@ -374,6 +374,19 @@ def test_rows_of_two_axes_are_no_sets():
     close(compile_layer(layer, backend="torch")(**arguments), layer, arguments)
 
 
+def test_cached_weights_of_edges_have_the_gradients_that_the_layer_gives_them():
+    layer, arguments = CACHED["GCN"]().eval(), arguments_on(EDGES, NODES, ("edge_weight",))
+    own, weight = copy.deepcopy(layer), arguments["edge_weight"].requires_grad_()
+    compiled = compile_layer(layer, backend="torch")
+    with pytest.warns(FallbackWarning, match="cached=True keeps weights of edges that have grad"):
+        found = compiled(**arguments)
+    (gradient,) = torch.autograd.grad(found.square().sum(), weight)
+    near(gradient, torch.autograd.grad(own(**arguments).square().sum(), weight)[0])
+    layer.reset_parameters()
+    compiled(arguments["x"], EDGES, weight.detach()).sum().backward()
+    assert compiled.status().has_gradients
+
+
 @torch.no_grad()
 def test_cached_features_are_left_to_the_layer():
     arguments = arguments_on(EDGES, NODES, ())

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from hetune.variants.frontend.tracing.arguments import CallArguments, read_arguments
 from hetune.variants.frontend.tracing.edge_module import EdgeModule
+from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import CACHE
 
 _WEIGHT = "edge_weight kept"
@@ -52,11 +53,13 @@ class CachedLayer(EdgeModule):
         """As of `EdgeModule`: what the cache has takes the place of edges and weights."""
         found = read_arguments(self.module, args, kwargs)
         if self._keeps and vars(self.module)[CACHE] is None:
-            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            with torch.random.fork_rng(devices=[]):
                 self.module(*args, **kwargs)
             self._keeps = vars(self.module)[CACHE] is not None
         if not self._keeps:
             return found
+        if any(each is not None and each.requires_grad for each in vars(self.module)[CACHE]):
+            raise NotTraceable("cached=True keeps weights of edges that have gradients")
         self._edges = found.edges
         values = {n: v for n, v in found.values.items() if not _is_weight(n, v)}
         del values[found.edges]
