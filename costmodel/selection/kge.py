@@ -8,12 +8,19 @@ from functools import partial, update_wrapper
 from types import FunctionType, MappingProxyType
 from typing import Any, overload
 
+import torch
 from torch import Tensor
 
 from hetune.costmodel.selection.compile import compile
 from hetune.costmodel.selection.weighted_layers import WeightedLayers
 from hetune.variants.errors import InputError
-from hetune.variants.frontend.kge.batch import Side, check_negatives, check_triples
+from hetune.variants.frontend.kge.batch import (
+    Side,
+    check_ids,
+    check_negatives,
+    check_range,
+    check_triples,
+)
 from hetune.variants.frontend.kge.formulas import FORMULAS, SHARED
 from hetune.variants.frontend.kge.layer import ScoreLayer
 from hetune.variants.frontend.kge.tables import ScoreTables, Tables, bound_tables
@@ -22,9 +29,10 @@ from hetune.variants.runtime.function_candidates import FunctionCandidates
 from hetune.variants.runtime.modes import needs_gradients
 from hetune.variants.runtime.score_model import ScoreModel
 
-_LEAST_CHUNK, _LEAST_CHUNK_TRAINED = 32, 4
+_LEAST_CHUNK, _LEAST_OTHER_CHUNK = 32, 4
 """Triples that share negatives for these to be gathered and multiplied, rather than read edge by
-edge: fewer make too little of each row. Gradients edge by edge take longer than those of products.
+edge: fewer make too little of each row. Edge by edge, gradients take longer than those of products,
+and tables that are not float32 have no kernels.
 """
 _OF_CALLS = frozenset(("heads", "rels", "tails", "negatives", "nodes", "side", "entity", "tail"))
 """Arguments that are no tables of the function's."""
@@ -112,8 +120,7 @@ class ScoreFunction:
         check_negatives(negatives, len(heads), side)
         given = self._bound(entity, tail, tables)
         count, chunk = negatives.shape[1], len(heads) // max(len(negatives), 1)
-        is_trained = needs_gradients(lambda: (*given.entities.values(), *given.weights.values()))
-        if chunk >= (_LEAST_CHUNK_TRAINED if is_trained else _LEAST_CHUNK):
+        if chunk >= (_LEAST_CHUNK if _is_inference(given) else _LEAST_OTHER_CHUNK):
             candidates = self._candidates_of(given)
             scores = candidates.chunks(given, (heads, rels, tails), side, negatives)
             if scores is not None:
@@ -123,7 +130,12 @@ class ScoreFunction:
         kept = {name: ids.repeat_interleave(count) for name, ids in ends.items() if name != side}
         ids = {**kept, side: others}
         triples = ids["head"], rels.repeat_interleave(count), ids["tail"]
-        return self._run(triples, given).view(len(heads), count)
+        try:
+            return self._run(triples, given).view(len(heads), count)
+        except InputError:  # which names these triples, and not what was given
+            check_ids((heads, rels, tails), given.num_entities, given.num_relations)
+            check_range("negatives", negatives, "entities", given.num_entities)
+            raise
 
     def all(
         self,
@@ -200,6 +212,14 @@ class ScoreFunction:
             *entities,
         )
         return scores
+
+
+def _is_inference(given: ScoreTables) -> bool:
+    """Whether tables are read by kernels, and no gradients are needed."""
+    tables = (*given.entities.values(), *given.weights.values())
+    return all(table.dtype is torch.float32 for table in tables) and not needs_gradients(
+        lambda: tables
+    )
 
 
 @overload

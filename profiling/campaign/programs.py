@@ -29,7 +29,7 @@ def programs_of(table: ConfigTable, folder: Path | None) -> tuple[LabeledProgram
         for number, entry in enumerate(table.entries("programs"))
     )
     inner = _inner(table, "homogeneous")
-    is_all = not (own or inner.data or {"kernels", "gradients"} & table.data.keys())
+    is_all = not (own or inner.data or table.data.get("gradients") or "kernels" in table.data)
     names = table.choices("layers", [*LAYERS], [*LAYERS] if is_all else ())
     names += table.choices("kernels", [*KERNELS], ())
     others = inner.choices("layers", [*HOMOGENEOUS], [*HOMOGENEOUS] if inner.data else ())

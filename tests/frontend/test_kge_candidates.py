@@ -52,6 +52,10 @@ def unstructured(h, r=None, t=None):
     return vector_norm(h - t)
 
 
+def crossed(h, r=None, t=None):
+    return (h[:3] * t[3:]).sum()
+
+
 def gated(h, r, t):
     return (torch.tanh(h + t) * r).sum()
 
@@ -69,6 +73,7 @@ CASES = {
     "transr": (transr, {"r": RELATION, "P": MATRIX}),
     "complex": (complex_, {"r": (RELATION, RELATION + 1), "entity": (ENTITY, OTHER)}),
     "no relation": (unstructured, {"r": None}),
+    "no relation, parts": (crossed, {"r": None}),
     "gated": (gated, {"r": RELATION}),
     "hole": (hole, {"r": RELATION}),
 }
@@ -122,10 +127,14 @@ def test_chunks_of_negatives(name):
 
 
 @pytest.mark.parametrize(
-    ("count", "is_trained", "wanted"), [(31, 0, 0), (32, 0, 1), (3, 1, 0), (4, 1, 1)]
+    ("count", "dtype", "is_trained", "wanted"),
+    [
+        *((31, torch.float32, 0, 0), (32, torch.float32, 0, 1)),
+        *((3, torch.float32, 1, 0), (4, torch.float32, 1, 1), (4, torch.float64, 0, 1)),
+    ],
 )
 def test_negatives_are_products_where_enough_triples_share_them(
-    count, is_trained, wanted, monkeypatch
+    count, dtype, is_trained, wanted, monkeypatch
 ):
     chunks, by_products = FunctionCandidates.chunks, Mock()
     monkeypatch.setattr(
@@ -134,10 +143,10 @@ def test_negatives_are_products_where_enough_triples_share_them(
     ids, negatives = torch.zeros(count, dtype=torch.int64), torch.arange(5)[None]
     with torch.set_grad_enabled(bool(is_trained)):
         found = hetune.kge.score(distmult).corrupt(
-            ids, ids, ids, negatives, entity=ENTITY, r=RELATION
+            ids, ids, ids, negatives, entity=ENTITY.to(dtype), r=RELATION.to(dtype)
         )
     assert by_products.call_count == wanted
-    exact = (ENTITY[0] * RELATION[0] * ENTITY[:5]).sum(1)
+    exact = (ENTITY[0] * RELATION[0] * ENTITY[:5]).sum(1).to(dtype)
     torch.testing.assert_close(found, exact.expand(count, -1), rtol=1e-5, atol=1e-5)
 
 
@@ -153,6 +162,11 @@ def test_what_does_not_fit_is_refused():
         score.all(NODES, RELS, side="top", **tables)
     with pytest.raises(InputError, match=r"negatives\[0, 1\] is 13: there are 13 entities"):
         score.corrupt(NODES, RELS, TAILS, torch.tensor([[12, 13]]), **tables)
+    each = torch.tensor([[12, 13]]).expand(len(NODES), -1)
+    with pytest.raises(InputError, match=r"negatives\[0, 1\] is 13: there are 13 entities"):
+        score.corrupt(NODES, RELS, TAILS, each, **tables)
+    with pytest.raises(InputError, match=r"rels\[7\] is 3: there are 3 relations"):
+        score.corrupt(NODES, torch.tensor([0] * 7 + [3]), TAILS, each % 13, **tables)
 
 
 def test_ranks_by_a_score_function():

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from hetune.variants.graph.cuts import most_rows_in_block
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.kernel.by_identity import by_identity
 from hetune.variants.kernel.nodes import Buffer, Launch, Rows
+from hetune.variants.program.by_identity import by_identity
 from hetune.variants.program.nodes import Space
 
 _ALIGNMENT = 16

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from hetune.variants.program.by_identity import by_identity
 from hetune.variants.program.nodes import Let, Program, Type, operands
 from hetune.variants.program.outer_sums import outer_products
-
-_MOST = 1024
-_KNOWN: dict[tuple[int, frozenset[str] | None], tuple[Program, InterpreterSteps]] = {}
-"""By identity, for hashing a program takes longer."""
 
 
 class InterpreterStep(NamedTuple):
@@ -42,13 +39,16 @@ def steps_of(program: Program, wanted: frozenset[str] | None) -> InterpreterStep
         program: A verified one.
         wanted: What is asked for; everything if None.
     """
-    key = id(program), wanted
-    kept = _KNOWN.get(key)
-    if kept is None:
-        if len(_KNOWN) >= _MOST:
-            _KNOWN.clear()
-        kept = _KNOWN[key] = program, _steps(program, wanted)
-    return kept[1]
+    known = _known_steps(program)
+    if wanted not in known:
+        known[wanted] = _steps(program, wanted)
+    return known[wanted]
+
+
+@by_identity
+def _known_steps(program: Program) -> dict[frozenset[str] | None, InterpreterSteps]:
+    """Those of a program, by what is asked for."""
+    return {}
 
 
 def _steps(program: Program, wanted: frozenset[str] | None) -> InterpreterSteps:

@@ -97,4 +97,5 @@ class FunctionCandidates:
 
 
 def _values(traced: TracedScore, given: ScoreTables) -> dict[str, Tensor]:
-    return {**given.entities, **traced.weights_of(given.weights)}
+    found = traced.weights_of({**given.weights, **given.entities})  # of one dtype, and on a device
+    return {**given.entities, **found}

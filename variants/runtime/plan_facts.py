@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from hetune.variants.graph.small_index import KINDS
 from hetune.variants.kernel.blocks import takes_any_order
-from hetune.variants.kernel.by_identity import by_identity
 from hetune.variants.kernel.nodes import Buffer, Gemm
 from hetune.variants.plan.facts import reordered_features
 from hetune.variants.plan.nodes import Plan
+from hetune.variants.program.by_identity import by_identity
 from hetune.variants.program.nodes import (
     Einsum,
     Let,

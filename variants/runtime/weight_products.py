@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.kernel.by_identity import by_identity
 from hetune.variants.plan.nodes import Plan
+from hetune.variants.program.by_identity import by_identity
 from hetune.variants.program.nodes import Einsum, Let, Program, Space
 from hetune.variants.runtime.plan_facts import facts_of
 

@@ -1,4 +1,4 @@
-"""What is found of plans and launches, once for each: to hash what one is takes longer."""
+"""What is found of programs, plans and launches, once for each: to hash one takes longer."""
 
 from __future__ import annotations
 
