@@ -42,9 +42,9 @@ def _transe(h: Tensor, r: Tensor, t: Tensor) -> Tensor:
     return -(h + r - t).abs().sum(-1)
 
 
-def _transh(h: Tensor, r: Tensor, t: Tensor, w: Tensor) -> Tensor:
+def _transh(h: Tensor, r: Tensor, t: Tensor, m: Tensor) -> Tensor:
     x = h - t
-    return -((x - (x * w).sum(-1, keepdim=True) * w + r) ** 2).sum(-1).sqrt()
+    return -((x - (x * m).sum(-1, keepdim=True) * m + r) ** 2).sum(-1).sqrt()
 
 
 def _transr(h: Tensor, r: Tensor, t: Tensor, m: Tensor) -> Tensor:
