@@ -1,5 +1,6 @@
 """Peers that score triples score as plain PyTorch does in float64; cells are measured and told."""
 
+import inspect
 import json
 import sys
 from dataclasses import replace
@@ -22,6 +23,7 @@ def test_peers_have_the_scores_and_gradients_of_plain_pytorch(score):
     cell = kge.KgeCell(score, "", 60, 16, "step")
     want, _ = cell.reference(problem, "full")
     assert want.keys() == {"scores", *problem.tables}
+    assert [*inspect.signature(SCORES[score].rows).parameters][3:] == [*problem.tables][2:]
     for candidate in candidates(score):
         is_peer = candidate.family != "hetune" and not candidate.compiled
         if is_peer and missing(candidate) is None:
