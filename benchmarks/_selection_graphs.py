@@ -12,7 +12,7 @@ from _graphs import data_folder, names
 from rich.console import Console
 
 from hetune.costmodel.problems import Problem
-from hetune.profiling.campaign.asked import Asked, gradient_stages
+from hetune.profiling.campaign.workloads import GRADIENT, Workload, gradient_stages
 from hetune.profiling.corpus import recipe
 from hetune.profiling.units import ProblemSpec
 from hetune.variants.frontend.presets import labeled_preset
@@ -25,8 +25,6 @@ FEW = ((64, 64), (32, 32), (128, 128), (128, 64))
 PAIRS = (*FEW, *((i, o) for i in WIDTHS for o in WIDTHS if (i, o) not in FEW))
 """All pairs of widths, in the order in which they are measured."""
 REAL = "real/"
-GRADIENT = " gradient"
-"""Ends the labels of stages of gradients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +101,15 @@ def specs(
         options = {"path": str(graph.path), "inverse": graph.inverse}
         plain = recipe(graph.name, "file", f"{REAL}{graph.kind}", options)
         for layer in layers:
-            if not (graph.large and layer.endswith(GRADIENT)):  # whose sums nobody could check
+            if not (graph.large and layer.endswith(GRADIENT)):  # its sums are not checked there
                 found += [each.on(plain, threads) for each in programs(layer, d_in, d_out)]
     return tuple(found)
 
 
-def programs(layer: str, d_in: int, d_out: int) -> tuple[Asked, ...]:
+def programs(layer: str, d_in: int, d_out: int) -> tuple[Workload, ...]:
     """What runs of a layer, such as "rgcn", or of its gradient, such as "rgcn gradient"."""
     program = labeled_preset(layer.removesuffix(GRADIENT), d_in, d_out)
-    return gradient_stages(program) if layer.endswith(GRADIENT) else (Asked.of(program),)
+    return gradient_stages(program) if layer.endswith(GRADIENT) else (Workload.of(program),)
 
 
 def split(problems: Iterable[Problem]) -> tuple[list[Problem], list[Problem]]:

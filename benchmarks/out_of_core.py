@@ -46,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line.add_argument("--out", type=Path, help="where to write what was measured, as JSON")
     line.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     options = line.parse_args(arguments)
+    import torch
     from _machine import write_record
 
     from hetune.clients.cli.options import layers_of, size_of
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             cells.append({"layer": layer, "limit": memory, "edges": edges, **found})
             print(json.dumps(cells[-1]), flush=True)
     if options.out is not None:
-        write_record(options.out, os.cpu_count() or 1, cells=cells)
+        write_record(options.out, torch.get_num_threads(), cells=cells)
     return 0
 
 

@@ -205,14 +205,13 @@ def _sessions(options: argparse.Namespace) -> list[list[Problem]]:
 
 
 def _inputs(store: Store, options: argparse.Namespace) -> Set[Key]:
-    """All that were measured on real graphs, as they are measured now."""
-    return {
-        key(found)
-        for found in store.measurements(options.machine, status=Status.OK, device="cpu")
-        if found.protocol == PROTOCOLS["cpu"]
-        and found.family.startswith(REAL)
-        and _is_asked_for(found, options)
-    }
+    """All with several plans that were measured on real graphs, as they are measured now."""
+    plans: dict[Key, set[str]] = {}
+    for found in store.measurements(options.machine, status=Status.OK, device="cpu"):
+        is_current = found.protocol == PROTOCOLS["cpu"]
+        if is_current and found.family.startswith(REAL) and _is_asked_for(found, options):
+            plans.setdefault(key(found), set()).add(found.plan)
+    return {of for of, measured in plans.items() if len(measured) > 1}
 
 
 def _model(

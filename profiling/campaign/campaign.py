@@ -12,8 +12,8 @@ from itertools import product, zip_longest
 
 import numpy as np
 
-from hetune.profiling.campaign.asked import Asked, gradient_stages
 from hetune.profiling.campaign.estimate import affordable_variants, least_variants
+from hetune.profiling.campaign.workloads import Workload, gradient_stages
 from hetune.profiling.corpus import size_of
 from hetune.profiling.corpus.draw import generator
 from hetune.profiling.measure.limits import Limits
@@ -39,9 +39,9 @@ class Sample:
     """Which combinations of program and threads each graph gets, if not all.
 
     Attributes:
-        per_graph: How many; programs of different labels take turns (those without types as
-            three: with sums over everything, with a softmax, and others), and what stands twice in
-            a list of the campaign is drawn twice as often.
+        per_graph: How many. Programs of different labels take turns; those without types are of
+            three kinds in place of labels: gradients of weights, attention, and sums. What stands
+            twice in a list of the campaign is drawn twice as often.
         most_seconds: A problem that should take longer to measure gets some of its variants
             only, drawn by chance but all plans alike; it is not drawn at all if there is no time
             for half of the plans, each in one of its schedules. Of GPUs nothing is foretold.
@@ -78,7 +78,7 @@ class Campaign:
         sample: Draws some combinations for each graph; None for all.
         limits: What measuring may cost.
         device: What variants are for: "cpu", or "cuda" with one thread for all problems.
-        gradients: Programs the stages of whose gradients are run, too.
+        gradients: Programs whose gradients are run, too, stage by stage.
     """
 
     name: str
@@ -104,9 +104,9 @@ def problems(campaign: Campaign) -> tuple[ProblemSpec, ...]:
     """
     rng = generator("campaign", campaign.sample.seed if campaign.sample else 0)
     order = rng.permutation(len(campaign.graphs))
-    asked = [Asked.of(program) for program in campaign.programs]
-    asked += [stage for program in campaign.gradients for stage in gradient_stages(program)]
-    rows = [_of_graph(campaign, asked, campaign.graphs[place], rng) for place in order]
+    workloads = [Workload.of(program) for program in campaign.programs]
+    workloads += [stage for program in campaign.gradients for stage in gradient_stages(program)]
+    rows = [_of_graph(campaign, workloads, campaign.graphs[place], rng) for place in order]
     mixed = [problem for turn in zip_longest(*rows) for problem in turn if problem]
     return tuple(dict.fromkeys(mixed))
 
@@ -164,11 +164,14 @@ def _some(
 
 
 def _of_graph(
-    campaign: Campaign, asked: Sequence[Asked], graph: GraphRecipe, rng: np.random.Generator
+    campaign: Campaign,
+    workloads: Sequence[Workload],
+    graph: GraphRecipe,
+    rng: np.random.Generator,
 ) -> list[ProblemSpec]:
     """A graph's problems in an order by chance: all of them, or so many that it can afford."""
     device = campaign.device
-    pool = list(product(asked, campaign.threads if device == "cpu" else (1,)))
+    pool = list(product(workloads, campaign.threads if device == "cpu" else (1,)))
     shuffled = dict.fromkeys(pool[place] for place in rng.permutation(len(pool)))
     found = [each.on(graph, threads, device) for each, threads in shuffled]
     sample = campaign.sample

@@ -6,8 +6,8 @@ from hetune.profiling.corpus.recipes import (
     canonical,
     recipe,
     size_of,
-    turned_round,
     whole,
+    with_edges_reversed,
 )
 from hetune.profiling.corpus.spanning import FAMILIES, Spanning
 
@@ -19,6 +19,6 @@ __all__ = [
     "canonical",
     "recipe",
     "size_of",
-    "turned_round",
     "whole",
+    "with_edges_reversed",
 ]

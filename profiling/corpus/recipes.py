@@ -24,7 +24,7 @@ KINDS: dict[str, type[Maker]] = {
     "published": Published,
 }
 """The makers by name. The kind "subsample" draws a part of what one of them makes, and the kind
-"reversed" turns its edges round."""
+"reversed" reverses its edges."""
 
 _REVERSED = "reversed"
 _OF_OTHERS: dict[str, type[Part | Whole]] = {"subsample": Part, _REVERSED: Whole}
@@ -124,8 +124,8 @@ def canonical(recipe: GraphRecipe) -> GraphRecipe:
     return replace(recipe, options=tuple(sorted(options.items())))
 
 
-def turned_round(recipe: GraphRecipe) -> GraphRecipe:
-    """The recipe of the same graph with its edges turned round."""
+def with_edges_reversed(recipe: GraphRecipe) -> GraphRecipe:
+    """The recipe of the same graph with its edges reversed."""
     options = {f"{_PREFIX}{name}": option for name, option in recipe.options}
     options["of"] = recipe.kind
     return replace(recipe, kind=_REVERSED, options=tuple(sorted(options.items())))

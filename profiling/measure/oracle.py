@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from hetune.profiling.measure.inputs import Inputs
+from hetune.profiling.measure.magnitudes import with_magnitudes
 from hetune.variants.errors import ProgramError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.interpret import Groups, interpret_results
@@ -67,8 +68,12 @@ class Oracle:
         self.nodes: Tensor | None = None
         checked: dict[Space, Tensor] = {}
         groups = split_relations(graph).groups if program.groups else {}
+        magnitudes: dict[str, Tensor] = {}
         if graph.num_nodes + graph.num_edges <= rows or needs_all_rows(program):
-            found = _interpret(program, graph, {**inputs.weights, **inputs.features}, groups)
+            whole, sums = with_magnitudes(program)
+            found = _interpret(whole, graph, {**inputs.weights, **inputs.features}, groups)
+            found, added = found[: len(program.results)], found[len(program.results) :]
+            magnitudes = dict(zip(sums, added, strict=True))
         else:
             self.nodes = sample_nodes(graph, rows, seed)
             part, kept, edges, place = incoming(graph, self.nodes)
@@ -85,13 +90,14 @@ class Oracle:
                 for name, rows in zip(program.results, found, strict=True)
             )
         self._results = tuple(
-            _Expected(rows, checked.get(program.type_of(name).space))
+            _Expected(rows, checked.get(program.type_of(name).space), magnitudes.get(name))
             for name, rows in zip(program.results, found, strict=True)
         )
 
     def error(self, found: tuple[Tensor, ...]) -> float:
         """``max |found - expected| / max |expected|`` of the worst float32 result [rows, ...].
 
+        A sum over a type is compared with the sum of its terms' absolute values, if that is more.
         Infinite where a number is not finite, of whatever row.
         """
         pairs = zip(self._results, found, strict=True)
@@ -104,11 +110,14 @@ class _Expected:
     Args:
         rows: What is expected.
         checked: Which rows of the whole graph's these are; None for all.
+        magnitudes: What each number's error is in proportion to, if more than the largest one.
     """
 
-    def __init__(self, rows: Tensor, checked: Tensor | None) -> None:
+    def __init__(self, rows: Tensor, checked: Tensor | None, magnitudes: Tensor | None) -> None:
         self._rows, self._checked = rows, checked
-        self._largest = rows.abs().max().item() if rows.numel() else 0.0
+        largest = rows.abs().max() if rows.numel() else rows.new_ones(())
+        self._scale = largest if magnitudes is None else magnitudes.clamp(min=largest)
+        self._scale = self._scale.where(self._scale > 0, 1.0)
 
     def error(self, found: Tensor) -> float:
         # A sum with anything infinite or undefined is neither finite nor defined.
@@ -118,7 +127,7 @@ class _Expected:
             return 0.0
         found = found.view(len(found), *self._rows.shape[1:])
         rows = found if self._checked is None else found[self._checked]
-        return (rows - self._rows).abs_().max().item() / (self._largest or 1.0)
+        return (rows - self._rows).abs_().div_(self._scale).max().item()
 
 
 def needs_all_rows(program: Program) -> bool:

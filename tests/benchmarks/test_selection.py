@@ -155,18 +155,26 @@ def test_of_several_sessions_medians_count_whatever_the_machine_did():
     assert found.candidates[0].error > 0.05 * found.candidates[0].seconds  # sessions disagree
 
 
-def test_inputs_of_an_unsteady_machine_are_left_out(tmp_path, monkeypatch):
+def test_choices_of_an_unsteady_machine_are_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr("hetune.profiling.store.problems.MOST_DRIFT", 0.5)
     first = problem("busy", "real/rdf", FIRST)
     first = dataclasses.replace(first, machine=MEASURED_ON.digest)
     same = ("family", "program", "threads", "machine")
     facts = {name: getattr(first, name) for name in same}
-    drifts = [("busy", d) for d in (0.6, 0.7, 0.0)] + [("calm", d) for d in (0.6, 0.1, 0.0)]
+    drifts = [(graph, d) for graph in ("busy", "one plan") for d in (0.6, 0.7, 0.0)]
+    drifts += [(graph, d) for graph in ("calm", "quiet") for d in (0.6, 0.1, 0.0)]
     options = selection.parser().parse_args(["--threads", str(first.threads), "--layers", "rgcn"])
     with Store.open(tmp_path / "store.db") as store:
         store.add(
             [
-                measurement(n, graph=graph, graph_fingerprint=graph, drift=drift, **facts)
+                measurement(
+                    n,
+                    graph=graph,
+                    graph_fingerprint=graph,
+                    plan=graph if graph == "one plan" else f"{n}",
+                    drift=drift,
+                    **facts,
+                )
                 for n, (graph, drift) in enumerate(drifts)
             ],
             MEASURED_ON,

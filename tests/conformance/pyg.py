@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from unittest import mock
 
 import pytest
 import torch
@@ -35,10 +36,9 @@ def run(module: nn.Module, x: Tensor, graph: HeteroGraph, other: Tensor) -> Tens
 
     Rows that PyG does not return (node types that no edge type leads to) are those of ``other``.
     """
-    # With segment products PyG's mean is another one than its own loop's.
-    geometric.backend.use_segment_matmul = False
     module, x = deepcopy(module).double(), x.double()
-    with torch.no_grad():
+    # With segment products PyG's mean is another one than its own loop's.
+    with torch.no_grad(), mock.patch.object(geometric.backend, "use_segment_matmul", False):
         if not isinstance(module, HGTConv):
             return module(x, torch.stack((graph.src, graph.dst)).long(), graph.etype.long())
         # PyG concatenates what it is given: dictionaries must be in the order of its metadata.

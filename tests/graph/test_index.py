@@ -371,6 +371,11 @@ def test_indexes_are_shared_and_accounted_for() -> None:
     pairs = (index.src_pair_of_edge, index.src_pair_node, index.src_pair_etype)
     shift = 4 * graph.num_etypes  # between the numbers of pairs here and in the whole graph
     assert index.nbytes == sum(t.nbytes for t in (*parts, *pairs, index.indptr)) + shift
+    whole = GraphIndex.of(graph)
+    held = whole.nbytes  # of a small graph, all that kernels may read, asked for or not
+    assert held > 4 * 12 * graph.num_edges
+    assert len(whole.edge_id) == len(whole.dst_pair_of_edge)
+    assert whole.nbytes == held
 
 
 def test_an_index_of_some_relations_keeps_no_more_than_was_asked_for() -> None:

@@ -23,9 +23,15 @@ def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Does what `python script.py arguments` does, and waits for its end."""
     process = _forks()
     with tempfile.TemporaryDirectory() as folder:
-        process.stdin.write(json.dumps([script, arguments, folder]) + "\n")
-        process.stdin.flush()
-        status = int(process.stdout.readline())
+        try:
+            process.stdin.write(json.dumps([script, arguments, folder]) + "\n")
+            process.stdin.flush()
+            status = int(process.stdout.readline())
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)  # the next one must not read its answer
+            process.wait()
+            _forks.cache_clear()
+            raise
         said = [Path(folder, name).read_text() for name in ("out", "err")]
     return subprocess.CompletedProcess([script, *arguments], status, *said)
 
@@ -33,7 +39,8 @@ def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 @functools.cache
 def _forks() -> subprocess.Popen[str]:
     command = [sys.executable, __file__]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = subprocess.Popen(command, **pipes, text=True, start_new_session=True)
     atexit.register(process.communicate)
     return process
 

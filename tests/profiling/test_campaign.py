@@ -25,9 +25,9 @@ from hetune.profiling.campaign import (
     units,
     units_seconds,
 )
-from hetune.profiling.campaign.asked import gradient_stages
 from hetune.profiling.campaign.estimate import affordable_variants, least_variants, problem_seconds
-from hetune.profiling.corpus import FAMILIES, build, recipe, size_of, turned_round
+from hetune.profiling.campaign.workloads import gradient_stages
+from hetune.profiling.corpus import FAMILIES, build, recipe, size_of, with_edges_reversed
 from hetune.profiling.jobs.queue import _digest
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import plan_ids, units_of
@@ -260,8 +260,8 @@ def test_stages_of_gradients_are_problems_on_graphs_and_on_reversed_ones():
         for stage in _stages(labeled_preset("rgcn", width, width).program)
     }
     stages = [p for p in found if p.program.label == "rgcn gradient"]
-    assert {(p.program.digest, p.graph == turned_round(graph)) for p in stages} == expected
-    assert {p.graph for p in stages} == {graph, turned_round(graph)}
+    assert {(p.program.digest, p.graph == with_edges_reversed(graph)) for p in stages} == expected
+    assert {p.graph for p in stages} == {graph, with_edges_reversed(graph)}
     for problem in stages:
         again = ProblemSpec.from_dict(json.loads(json.dumps(asdict(problem))))
         assert again == problem

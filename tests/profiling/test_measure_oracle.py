@@ -191,8 +191,28 @@ def test_sums_over_types_are_checked_in_full(graph):
         assert oracle.error(found) < 1e-6
         for wrong in range(len(found)):
             spoilt = [rows.clone() for rows in found]
-            spoilt[wrong][-1] += 1
+            spoilt[wrong][-1] += 10
             assert oracle.error(tuple(spoilt)) > 1e-2
+
+
+def test_what_a_sum_adds_up_bounds_its_error_though_it_cancels():
+    """One scalar for each type, as HGT's skips have them; the second type has two nodes."""
+    count = 40_000
+    nothing = torch.empty(0).int()
+    ntype = (torch.arange(count) >= count - 2).int()
+    graph = HeteroGraph(nothing, nothing, ntype=ntype, num_nodes=count, num_ntypes=2)
+    x = Param("x", Type(Space.NODE), "feature")
+    s = Let("s", Type(Space.NTYPE), Reduce("x", Space.NTYPE))
+    rows = torch.ones(count)
+    rows[: count // 2] = -1
+    rows[0] = 1
+    oracle = Oracle(Program("sums", (x,), (s,), ("s",)), graph, Inputs({"x": rows}, {}))
+    right = torch.tensor([0.0, 2.0])
+    assert rows[: count - 2].sum() == right[0]
+    assert oracle.error((right,)) == 0
+    assert oracle.error((right + torch.tensor([0.1, 0]),)) < 1e-5  # 2.5 millionths of 40,000 ones
+    assert oracle.error((right + torch.tensor([1.0, 0]),)) > 1e-5  # a row is missing
+    assert oracle.error((right + torch.tensor([0, 1e-4]),)) > 1e-5  # few are added up here
 
 
 def test_rows_of_pairs_cannot_be_checked(graph):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hetune.costmodel.features.graph import NAMES, graph_features
-from hetune.profiling.campaign.asked import gradient_stages
+from hetune.profiling.campaign.workloads import gradient_stages
 from hetune.profiling.measure.bench import Bench
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import SETUP, measure_problem, promoted_for, units_of

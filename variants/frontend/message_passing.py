@@ -77,7 +77,7 @@ def _adapt(
             own(*args, **kwargs)
     if (refusals := _REFUSALS.get(own)) is None:
         refusals = _REFUSALS[own] = _Refusals(own)
-    kind = arguments.key, mode_of(own.modules())
+    kind = type(module), arguments.key, mode_of(own.modules())
     if (known := refusals.known(own, kind)) is not None:
         return known
     with full_precision(arguments.device.type):

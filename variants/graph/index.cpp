@@ -264,9 +264,9 @@ EXPORT int64_t hetune_index_own_ids(const void* ids, int64_t bytes, int64_t stri
     }
 }
 
-// own_ids of several parts, one after the other in `out`, and shifted: `given` has the address, bytes,
-// stride, count, limit and shift of each. Returns the first part with an id that is not in range, or
-// else their number.
+// own_ids of several parts, one after the other in `out`, and shifted: `given` has the address,
+// bytes, stride, count, limit and shift of each. Returns the first part with an id that is not in
+// range, or else their number.
 EXPORT int64_t hetune_index_own_parts(const int64_t* given, int64_t parts, int32_t* out) {
     for (int64_t p = 0; p < parts; ++p, given += 6) {
         const void* ids = reinterpret_cast<const void*>(given[0]);
@@ -298,8 +298,8 @@ EXPORT int64_t hetune_index_sort(const int32_t* keys, int64_t count, int64_t buc
                                  void* scratch_a, void* scratch_b, int32_t* order,
                                  int64_t threads) {
     return guarded([&] {
-        sort_keys(keys, count, buckets, static_cast<Keyed*>(scratch_a), static_cast<Keyed*>(scratch_b),
-                  order, threads);
+        sort_keys(keys, count, buckets, static_cast<Keyed*>(scratch_a),
+                  static_cast<Keyed*>(scratch_b), order, threads);
         return int64_t{0};
     });
 }
@@ -349,7 +349,8 @@ EXPORT int64_t hetune_index_fill_pairs(const int32_t* dst, const int32_t* etype,
 }
 
 // Numbers the distinct (etype, node) of edges in any order, by etype, then node. The scratch holds
-// 16 bytes per edge each; pair_node and pair_etype have room for one pair per edge. Returns how many.
+// 16 bytes per edge each; pair_node and pair_etype have room for one pair per edge. Returns how
+// many.
 EXPORT int64_t hetune_index_pairs(const int32_t* node, const int32_t* etype, int64_t edges,
                                   int64_t nodes, int64_t etypes, void* scratch_a, void* scratch_b,
                                   int32_t* pair_of_edge, int32_t* pair_node, int32_t* pair_etype,
@@ -483,8 +484,8 @@ EXPORT int64_t hetune_index_node_blocks(const int32_t* indptr, const int32_t* pa
     });
 }
 
-// The nodes below `count` that are among ids, or else those that are not, ascending, for all of which
-// there is room. Returns how many.
+// The nodes below `count` that are among ids, or else those that are not, ascending, for all of
+// which there is room. Returns how many.
 EXPORT int64_t hetune_index_nodes(const int32_t* ids, int64_t edges, int64_t count, int64_t having,
                                   int32_t* nodes) {
     return guarded([&] {
@@ -499,9 +500,9 @@ EXPORT int64_t hetune_index_nodes(const int32_t* ids, int64_t edges, int64_t cou
     });
 }
 
-// Cuts rows that are sorted by type, counts[t] of type t, into groups of at most `most` rows, all but
-// the last of a type after a multiple of `step`; blocks begin where another `most` rows have passed.
-// Returns how many blocks.
+// Cuts rows that are sorted by type, counts[t] of type t, into groups of at most `most` rows, all
+// but the last of a type after a multiple of `step`; blocks begin where another `most` rows have
+// passed. Returns how many blocks.
 EXPORT int64_t hetune_index_cut_by_type(const int64_t* counts, int64_t etypes, int64_t most,
                                         int64_t step, int32_t* group_ptr, int32_t* group_etype,
                                         int32_t* block_ptr) {
@@ -526,12 +527,12 @@ EXPORT int64_t hetune_index_cut_by_type(const int64_t* counts, int64_t etypes, i
     return blocks;
 }
 
-// All indexes of a graph that is small enough for one thread, one after the other in `out`. Nodes are
-// cut into about `wanted_blocks`; `groups` has a bit for each kind of rows to group inside the blocks.
-// ntype[n * ntype_stride] is the type of node n. `found` gets what node_blocks finds [4]; where each
-// of the `fields` begins and how long it is, -1 where it is not made, in the order of `FIELDS` of
-// small_index.py; and the edges, source and destination pairs of each type [etypes each]. Returns how many edges
-// lie where they were given before one does not.
+// All indexes of a graph that is small enough for one thread, one after the other in `out`. Nodes
+// are cut into about `wanted_blocks`; `groups` has a bit for each kind of rows to group inside the
+// blocks. ntype[n * ntype_stride] is the type of node n. `found` gets what node_blocks finds [4];
+// where each of the `fields` begins and how long it is, -1 where it is not made, in the order of
+// `FIELDS` of small_index.py; and the edges, source and destination pairs of each type [etypes
+// each]. Returns how many edges lie where they were given before one does not.
 EXPORT int64_t hetune_index_small(const int32_t* src, const int32_t* dst, const int32_t* etype,
                                   const int32_t* ntype, int64_t ntype_stride, int64_t edges,
                                   int64_t nodes, int64_t targets, int64_t etypes,
@@ -610,10 +611,12 @@ EXPORT int64_t hetune_index_small(const int32_t* src, const int32_t* dst, const 
                 continue;
             }
             const int64_t count = kind ? dst_pairs : edges;
-            const int32_t *types = kind ? dst_etype : sorted_etype, *first = kind ? pair_indptr : indptr;
+            const int32_t* types = kind ? dst_etype : sorted_etype;
+            const int32_t* first = kind ? pair_indptr : indptr;
             for (int64_t i = 0; i <= blocks; ++i) row_ptr[i] = first[cuts[i]];
             int32_t *rows = next(count), *block_ptr = next(blocks + 1);
-            const int64_t made = group_rows(types, row_ptr.data(), blocks, etypes, rows, block_ptr, 1);
+            const int64_t made =
+                group_rows(types, row_ptr.data(), blocks, etypes, rows, block_ptr, 1);
             int32_t *group_ptr = next(made + 1), *group_etype = next(made);
             hetune_index_fill_groups(types, rows, row_ptr.data(), block_ptr, blocks, group_ptr,
                                      group_etype, 1);

@@ -298,12 +298,10 @@ class GraphIndex(Steps):
     @property
     def _order(self) -> EdgeOrder:
         """Of all edges."""
+        self.small()  # has it, if there is one
         return self.step("order", self._sorted)
 
     def _sorted(self) -> EdgeOrder:
-        if (small := self.small()) is not None:
-            found: EdgeOrder = small.step("order")
-            return found
         counts = self.num_ids, self.num_etypes
         return EdgeOrder(*index_native.order_edges(*self._edges, *counts))
 
@@ -327,11 +325,15 @@ class GraphIndex(Steps):
 
     def _found(self, name: str) -> Any:
         found = super()._found(name)
-        if found is not None or (small := self._built.get("small")) is None:
-            return found
-        if (found := small.step(name)) is not None:
-            self._built[name] = found
+        if found is None and (small := self._built.get("small")) is not None:
+            found = small.step(name)
         return found
+
+    @property
+    def nbytes(self) -> int:
+        """As of `Steps`, with all that is made at once of a small graph's edges."""
+        small: SmallIndex | None = self._built.get("small")
+        return super().nbytes + (0 if small is None else small.nbytes)
 
     def _column(self, name: str) -> torch.Tensor:
         """A column of `EdgeOrder`; of some relations it is made when it is first asked for."""

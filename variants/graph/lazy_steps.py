@@ -79,8 +79,7 @@ class Steps:
     def nbytes(self) -> int:
         """Bytes of the tensors that have been built and are there."""
         with self._lock:
-            built = tuple(self._built.values())  # at once: small indexes add to them unlocked
-            there = (*_tensors(built), *(tensor() for tensor in self._released))
+            there = (*_tensors(self._built.values()), *(tensor() for tensor in self._released))
         return sum({t.data_ptr(): t.nbytes for t in there if t is not None}.values())
 
 

@@ -63,7 +63,7 @@ class SmallIndex:
     """
 
     __slots__ = (
-        *("_counts", "_found", "_memory", "_starts"),
+        *("_counts", "_found", "_memory", "_starts", "_steps"),
         *("addresses", "blocks", "hubs", "is_in_order", "most", "num_blocks"),
     )
 
@@ -95,6 +95,7 @@ class SmallIndex:
         self._memory, self._found, self.num_blocks = memory, found, num_blocks
         self.hubs, *self.most = numbers[:4]
         self._starts, self._counts = numbers[4::2], numbers[5::2]
+        self._steps: dict[str, Any] = {}
         start = memory.data_ptr()
         self.addresses = [start + 4 * at for at in self._starts]
         self.blocks = self._counts[FIELDS["block_order"]]
@@ -104,6 +105,11 @@ class SmallIndex:
         """Edges, source and destination pairs by edge type, int64 [3, R]."""
         stats = self._found[_HEAD:]
         return stats.view(3, len(stats) // 3).numpy()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all that it has."""
+        return self._memory.nbytes + self._found.nbytes
 
     def has(self, places: tuple[int, ...]) -> bool:
         """Whether arrays are there, by their places in `FIELDS`."""
@@ -118,6 +124,12 @@ class SmallIndex:
 
     def step(self, name: str) -> Any:
         """What a step of `GraphIndex` of this name yields; None where it is not made here."""
+        found = self._steps.get(name)
+        if found is None and (found := self._made(name)) is not None:
+            self._steps[name] = found
+        return found
+
+    def _made(self, name: str) -> Any:
         make = _STEPS.get(name)
         if make is not None:
             return make(self)

@@ -303,8 +303,9 @@ def _bytes(kind: Type, graph: HeteroGraph) -> int:
 
 def in_stages(policy: Policy) -> Policy:
     """How the stages of a layer's backward are chosen. Each run computes their weights."""
-    told = replace(policy, explore=False, cuda_graph=False, precision="float32")
-    return replace(told, weights_change=True)
+    return replace(
+        policy, explore=False, cuda_graph=False, precision="float32", weights_change=True
+    )
 
 
 def _interpreted(

@@ -76,28 +76,15 @@ def _matmul(at: Interpreter, shape: Shape, x: Tensor, w: Tensor) -> RowValue:
     if heads:
         lead = x.shape[: found.axis] if w.dim() > 2 else heads
         weight = called(torch.Tensor.expand, (weight, (*lead, inner, outer)), {})
-    flat = (count, inner, outer) if heads else (inner, outer)
+    flat: tuple[int, ...] = (count, inner, outer) if heads else (inner, outer)
     given = at.recorder.emit(Reshape(found.name, flat[:-1]), "reshape")
-    if are_scores := _are_scores(at, given, outer):
-        weight = called(torch.Tensor.transpose, (weight, -1, -2), {})
-        flat = (*squeezed((outer,)), *flat[:-1])
+    flat = flat[:-1] if outer == 1 else flat
     weight = called(torch.Tensor.reshape, (weight, flat), {})
     name = at.recorder.weight(weight, flat)
-    op = Dot(given, name) if are_scores else Linear(given, name)
+    op = Dot(given, name) if outer == 1 else Linear(given, name)
     product = at.recorder.emit(op, f"by_{name}")
     result = at.recorder.emit(Reshape(product, row_shape(shape, found.axis)), "reshape")
     return RowValue(result, found.axis)
-
-
-def _are_scores(at: Interpreter, rows: str, outer: int) -> bool:
-    """Whether a product is better read as inner products: weights may be multiplied first then."""
-    shape = at.recorder.types[rows].shape
-    is_product = isinstance(at.recorder.op_of(rows), Linear) and len(shape) == 1
-    return outer == 1 or (is_product and outer * _LEAST_COLUMNS <= shape[0])
-
-
-_LEAST_COLUMNS = 4
-"""Of a product, for each inner product that is made of it."""
 
 
 @handles("einsum")

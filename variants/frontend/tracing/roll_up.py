@@ -20,6 +20,7 @@ from hetune.variants.frontend.tracing.dropout import TracedMask
 from hetune.variants.frontend.tracing.expressions import Expression
 from hetune.variants.frontend.tracing.loop import TracedLoop
 from hetune.variants.frontend.tracing.loop_params import COPY, Unlike, known
+from hetune.variants.frontend.tracing.narrow_products import with_inner_products
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder
 from hetune.variants.frontend.tracing.row_sets import EdgeSet, RowTypes
@@ -75,7 +76,7 @@ def rolled_up(recorder: ProgramRecorder, results: Sequence[str]) -> RolledUp:
     for edges in recorder.sets:
         if recorder.is_swapped(edges):
             lets = with_ends_swapped(lets, edges.group, recorder.types)
-    lets = with_softmaxes(with_direct_takes(lets))
+    lets = with_inner_products(recorder, with_softmaxes(with_direct_takes(lets)), results)
     if recorder.node_counts:
         return _of_types(recorder, lets, results)
     ends = [_ends(recorder, edges) for edges in recorder.sets]
