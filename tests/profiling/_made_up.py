@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,14 +10,18 @@ from typing import Any
 from sqlalchemy import Row, select
 
 from hetune.costmodel.fingerprint import Fingerprint
+from hetune.profiling.corpus import recipe
 from hetune.profiling.jobs.database import one_job
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import Lease, MeasureTask
+from hetune.profiling.measure.problem import units_of
+from hetune.profiling.measure.record import Stamp
 from hetune.profiling.records import PROTOCOLS, LaunchRecord, Measurement, Status
 from hetune.profiling.store import job_tables
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.frontend.layers import rgat_program, rgcn_program
+from hetune.variants.frontend.presets import labeled_preset
 from hetune.variants.program.labeled import LabeledProgram
 
 MACHINE = Fingerprint(
@@ -100,14 +105,29 @@ def some_units(problems: int, variants: int = 2, start: int = 0) -> tuple[Unit, 
     return tuple(found)
 
 
+def tiny_units(problems: int = 1) -> list[Unit]:
+    """Two variants on each of some tiny graphs, which hetune has."""
+    found: list[Unit] = []
+    for seed in range(problems):
+        graph = recipe(f"g{seed}", "typed", options={"nodes": 30, "edges": 90, "seed": seed})
+        found += units_of(ProblemSpec(graph, labeled_preset("rgcn", 4, 4, 1), 1))[:2]
+    return found
+
+
+def measurements_of(
+    units: Iterable[Unit], asked: Lease | Stamp, **changes: Any
+) -> list[Measurement]:
+    """Made-up measurements of units, of the campaign and the machine that are asked for."""
+    facts = {"machine": asked.machine, "campaign": asked.campaign, **changes}
+    return [
+        measurement(unit=unit.key, variant=unit.variant, plan=unit.plan, **facts) for unit in units
+    ]
+
+
 def measured(lease: Lease, **changes: Any) -> list[Measurement]:
     """Made-up measurements of all that was leased."""
     assert isinstance(lease.work, MeasureTask)
-    facts = {"machine": lease.machine, "campaign": lease.campaign, **changes}
-    return [
-        measurement(unit=unit.key, variant=unit.variant, plan=unit.plan, **facts)
-        for unit in lease.work.units
-    ]
+    return measurements_of(lease.work.units, lease, **changes)
 
 
 def units_of_job(queue: JobQueue, job: int) -> list[Row[Any]]:

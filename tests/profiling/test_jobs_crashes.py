@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from tests.profiling._made_up import MACHINE, measurement, some_units, units_of_job
+from tests.profiling._made_up import MACHINE, measurements_of, some_units, units_of_job
 
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
@@ -31,10 +31,7 @@ class Slow:
 
     def measure(self, members, stamp):
         time.sleep(0.02)
-        return [
-            measurement(unit=u.key, variant=u.variant, plan=u.plan, campaign=stamp.campaign)
-            for u in members
-        ]
+        return measurements_of(members, stamp)
 
 
 @contextmanager

@@ -6,8 +6,8 @@ import time
 from contextlib import contextmanager, nullcontext
 
 import pytest
-from tests.profiling._made_up import MACHINE, units_of_job
-from tests.profiling.test_jobs_worker import Fake, units
+from tests.profiling._made_up import MACHINE, tiny_units, units_of_job
+from tests.profiling.test_jobs_worker import Fake
 
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
@@ -106,7 +106,7 @@ def test_a_problem_that_was_disturbed_is_measured_again(activity, tmp_path):
 
     with Store.open(tmp_path / "store.db") as store:
         queue = JobQueue(store)
-        job = queue.submit_units("mine", units())
+        job = queue.submit_units("mine", tiny_units())
         idle, lock = IdleGate(activity, seconds=1), tmp_path / "lock"
         worker = JobWorker(Leases(store), fake, lock=lock, machine=MACHINE, idle=idle)
         fake.meanwhile = lambda: turns and disturb()
@@ -130,7 +130,7 @@ def test_measuring_ends_at_once(activity):
     with Supervisor(command=STAYS) as supervisor:
         supervisor.look = look
         with pytest.raises(InterferenceError):
-            supervisor.measure(units(), Stamp("mine", MACHINE.digest, "1"))
+            supervisor.measure(tiny_units(), Stamp("mine", MACHINE.digest, "1"))
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def worker(activity, tmp_path):
 
 
 def test_it_measures_what_jobs_ask_for(store, queue, worker):
-    job = queue.submit_units("mine", units())
+    job = queue.submit_units("mine", tiny_units())
     with worker(Fake()):
         until(lambda: queue.get(job.id).state.is_final)
     assert queue.get(job.id).state is State.SUCCEEDED
@@ -151,7 +151,7 @@ def test_it_measures_what_jobs_ask_for(store, queue, worker):
 
 
 def test_it_measures_nothing_while_the_service_computes(queue, activity, worker):
-    job, fake = queue.submit_units("mine", units()), Fake()
+    job, fake = queue.submit_units("mine", tiny_units()), Fake()
     with activity.marked(), worker(fake):
         time.sleep(1.5)
         assert queue.get(job.id).state is State.QUEUED
@@ -159,7 +159,7 @@ def test_it_measures_nothing_while_the_service_computes(queue, activity, worker)
 
 
 def test_what_is_measured_in_the_end_is_given_back(queue, worker):
-    job, fake = queue.submit_units("mine", units()), Fake()
+    job, fake = queue.submit_units("mine", tiny_units()), Fake()
     begun = threading.Event()
 
     def meanwhile():
@@ -174,7 +174,7 @@ def test_what_is_measured_in_the_end_is_given_back(queue, worker):
 
 
 def test_what_hangs_is_not_waited_for(queue, worker, monkeypatch, caplog):
-    queue.submit_units("mine", units())
+    queue.submit_units("mine", tiny_units())
     begun, released, fake = threading.Event(), threading.Event(), Fake()
     fake.meanwhile = lambda: begun.set() or released.wait(SECONDS)
     monkeypatch.setattr(service_worker, "_CLOSE_SECONDS", 0.1)
@@ -186,7 +186,7 @@ def test_what_hangs_is_not_waited_for(queue, worker, monkeypatch, caplog):
 
 
 def test_what_nobody_foresaw_is_tried_again(queue, worker, caplog):
-    job, fake, troubles = queue.submit_units("mine", units()), Fake(), [ZeroDivisionError]
+    job, fake, troubles = queue.submit_units("mine", tiny_units()), Fake(), [ZeroDivisionError]
 
     @contextmanager
     def supervisor():

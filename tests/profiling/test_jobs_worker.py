@@ -7,10 +7,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from filelock import FileLock
-from tests.profiling._made_up import MACHINE, measurement, some_units, units_of_job
+from tests.profiling._made_up import (
+    MACHINE,
+    measurement,
+    measurements_of,
+    some_units,
+    tiny_units,
+    units_of_job,
+)
 
 from hetune.costmodel.fingerprint import this_machine
-from hetune.profiling.corpus import recipe
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import State
 from hetune.profiling.measure.limits import Limits
@@ -19,19 +25,8 @@ from hetune.profiling.measuring_lock import measuring_lock
 from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.records import Status
 from hetune.profiling.store.store import Store
-from hetune.profiling.units import ProblemSpec
 from hetune.profiling.workers.job_worker import JobWorker
 from hetune.variants.errors import FolderError, InputError, StoreError, WorkerError
-from hetune.variants.frontend.presets import labeled_preset
-
-
-def units(problems=1):
-    """Two variants on each of some tiny graphs."""
-    found = []
-    for seed in range(problems):
-        graph = recipe(f"g{seed}", "typed", options={"nodes": 30, "edges": 90, "seed": seed})
-        found += units_of(ProblemSpec(graph, labeled_preset("rgcn", 4, 4, 1), 1))[:2]
-    return found
 
 
 class Fake:
@@ -49,16 +44,7 @@ class Fake:
     def measure(self, members, stamp):
         self.asked.append([unit.key for unit in members])
         self.meanwhile()
-        return [
-            measurement(
-                unit=unit.key,
-                variant=unit.variant,
-                plan=unit.plan,
-                campaign=stamp.campaign,
-                machine=stamp.machine,
-            )
-            for unit in members
-        ]
+        return measurements_of(members, stamp)
 
 
 @pytest.fixture
@@ -82,7 +68,7 @@ def worker(store, fake, tmp_path):
 def test_units_for_gpus_are_for_machines_with_one(queue, fake, worker, monkeypatch, has_gpu):
     devices = ("cpu", "cuda") if has_gpu else ("cpu",)
     monkeypatch.setattr("hetune.profiling.workers.job_worker.devices_here", lambda: devices)
-    wanted = units_of(replace(units(1)[0].problem, device="cuda"))[:2]
+    wanted = units_of(replace(tiny_units(1)[0].problem, device="cuda"))[:2]
     job = queue.submit_units("mine", wanted)
     assert worker.step() is has_gpu
     assert queue.get(job.id).state is (State.SUCCEEDED if has_gpu else State.QUEUED)
@@ -90,7 +76,7 @@ def test_units_for_gpus_are_for_machines_with_one(queue, fake, worker, monkeypat
 
 
 def test_it_measures_what_is_not_known(store, queue, fake, worker):
-    wanted = units(2)
+    wanted = tiny_units(2)
     store.add([measurement(unit=wanted[0].key)], MACHINE)
     job = queue.submit_units("mine", wanted, limits=Limits(rounds=9))
     assert [worker.step(), worker.step(), worker.step()] == [True, True, False]
@@ -101,7 +87,7 @@ def test_it_measures_what_is_not_known(store, queue, fake, worker):
 
 
 def test_who_works_until_idle_waits_for_others_who_measure(queue, worker, tmp_path):
-    job = queue.submit_units("mine", units())
+    job = queue.submit_units("mine", tiny_units())
     with ThreadPoolExecutor(1) as pool:
         with measuring_lock(tmp_path / "lock"):
             assert not worker.step()
@@ -113,7 +99,7 @@ def test_who_works_until_idle_waits_for_others_who_measure(queue, worker, tmp_pa
 
 
 def test_what_is_known_whole_is_not_measured(store, queue, fake, worker):
-    wanted = units()
+    wanted = tiny_units()
     store.add([measurement(unit=unit.key) for unit in wanted], MACHINE)
     job = queue.submit_units("mine", wanted)
     assert worker.step()
@@ -124,7 +110,7 @@ def test_what_is_known_whole_is_not_measured(store, queue, fake, worker):
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_model_is_trained_in_the_end(queue, worker, monkeypatch, device):
     monkeypatch.setattr("hetune.profiling.workers.job_worker.devices_here", lambda: ("cpu", "cuda"))
-    problem = replace(units(1)[0].problem, device=device)
+    problem = replace(tiny_units(1)[0].problem, device=device)
     job = queue.submit_units("mine", units_of(problem)[:2], retrain=True)
     worker.run(lambda _: False, until_idle=True)
     found = queue.get(job.id)
@@ -138,7 +124,7 @@ def test_what_cannot_be_trained_is_a_failure(store, queue, fake, tmp_path):
 
     lock = tmp_path / "lock"
     worker = JobWorker(Leases(store), fake, train=train, lock=lock, machine=MACHINE)
-    job = queue.submit_units("mine", units(), retrain=True)
+    job = queue.submit_units("mine", tiny_units(), retrain=True)
     worker.run(lambda _: False, until_idle=True)
     found = queue.get(job.id)
     assert (found.state, found.error, found.model) == (State.FAILED, "too few families", None)
@@ -146,7 +132,7 @@ def test_what_cannot_be_trained_is_a_failure(store, queue, fake, tmp_path):
 
 
 def test_units_of_another_release_are_not_measured(queue, fake, worker):
-    job = queue.submit_units("mine", [*units(), *some_units(1)])
+    job = queue.submit_units("mine", [*tiny_units(), *some_units(1)])
     worker.run(lambda _: False, until_idle=True)
     assert len(fake.asked) == 1
     found = queue.get(job.id)
@@ -159,7 +145,7 @@ def test_what_may_pass_is_tried_again(queue, fake, worker):
         raise RuntimeError("a bug")
 
     fake.meanwhile = fail
-    job = queue.submit_units("mine", units())
+    job = queue.submit_units("mine", tiny_units())
     assert [worker.step() for _ in range(4)] == [True, True, True, False]
     found = queue.get(job.id)
     assert found.state is State.FAILED
@@ -182,7 +168,7 @@ FULL = [WorkerError("no process"), FolderError("no space"), OSError(28, "no spac
 
 def test_faults_of_the_machine_are_no_attempts(queue, fake, worker):
     fake.meanwhile = raising(*FULL)
-    job = queue.submit_units("mine", units())
+    job = queue.submit_units("mine", tiny_units())
     waited = []
     worker.run(lambda seconds: bool(waited.append(seconds)) or queue.get(job.id).state.is_final)
     [unit] = units_of_job(queue, job.id)
@@ -193,7 +179,7 @@ def test_faults_of_the_machine_are_no_attempts(queue, fake, worker):
 
 def test_who_works_until_idle_says_what_the_machine_cannot_do(queue, fake, worker):
     fake.meanwhile = raising(*FULL)
-    job = queue.submit_units("mine", units())
+    job = queue.submit_units("mine", tiny_units())
     with pytest.raises(WorkerError, match="no process"):
         worker.run(lambda _: False, until_idle=True)
     assert units_of_job(queue, job.id)[0].attempt == 0
@@ -228,7 +214,7 @@ def test_what_comes_of_a_unit_is_kept_while_the_database_is_away(
 ):
     outcome(fake, name)
     failing(monkeypatch, name, *[away() for _ in range(7)])
-    job = queue.submit_units("mine", units(), retrain=name == "complete_training")
+    job = queue.submit_units("mine", tiny_units(), retrain=name == "complete_training")
     waited = []
     worker.run(lambda seconds: bool(waited.append(seconds)) or queue.get(job.id).state.is_final)
     assert [seconds for seconds in waited if seconds][:7] == [1, 2, 4, 8, 16, 32, 60]
@@ -240,7 +226,7 @@ def test_what_comes_of_a_unit_is_kept_while_the_database_is_away(
 
 def test_a_stop_says_what_is_lost(queue, worker, monkeypatch, caplog):
     failing(monkeypatch, "complete", away(), away())
-    job = queue.submit_units("mine", units())
+    job = queue.submit_units("mine", tiny_units())
     waited = []
     worker.run(lambda seconds: bool(seconds and not waited.append(seconds)))
     assert f"2 measurements of unit 1 of job {job.id} are lost" in caplog.text
@@ -269,7 +255,7 @@ def test_leases_that_end_while_the_database_is_away_are_prolonged(store, queue, 
 
 def test_measurements_that_are_refused_are_the_unit_s_fault(queue, fake, worker, monkeypatch):
     failing(monkeypatch, "complete", *[StoreError("it contradicts itself") for _ in range(3)])
-    job = queue.submit_units("mine", units())
+    job = queue.submit_units("mine", tiny_units())
     worker.run(lambda _: False, until_idle=True)
     assert (queue.get(job.id).state, len(fake.asked)) == (State.FAILED, 3)
 
@@ -279,7 +265,7 @@ def test_who_is_interrupted_gives_back_what_it_has(queue, fake, worker):
         raise KeyboardInterrupt
 
     fake.meanwhile = interrupt
-    job = queue.submit_units("mine", units())
+    job = queue.submit_units("mine", tiny_units())
     with pytest.raises(KeyboardInterrupt):
         worker.step()
     [unit] = units_of_job(queue, job.id)
@@ -292,7 +278,7 @@ def test_who_wakes_up_late_writes_nothing(store, queue, fake, worker, tmp_path):
         assert Leases(store, clock=lambda: tomorrow).claim("other", MACHINE.digest)
 
     fake.meanwhile = sleep
-    job = queue.submit_units("mine", units())
+    job = queue.submit_units("mine", tiny_units())
     assert worker.step()
     assert list(store.measurements()) == []
     [unit] = units_of_job(queue, job.id)
@@ -300,7 +286,7 @@ def test_who_wakes_up_late_writes_nothing(store, queue, fake, worker, tmp_path):
 
 
 def test_a_cancelled_job_keeps_the_problem_that_was_at_work(store, queue, fake, worker):
-    job = queue.submit_units("mine", units(2))
+    job = queue.submit_units("mine", tiny_units(2))
     fake.meanwhile = lambda: queue.cancel(job.id)
     worker.run(lambda _: False, until_idle=True)
     assert queue.get(job.id).state is State.CANCELLED
@@ -308,7 +294,7 @@ def test_a_cancelled_job_keeps_the_problem_that_was_at_work(store, queue, fake, 
 
 
 def test_it_says_that_it_lives(store, queue, fake, tmp_path):
-    job = queue.submit_units("mine", units())
+    job = queue.submit_units("mine", tiny_units())
     beaten = threading.Event()
 
     def wait():
@@ -328,7 +314,7 @@ def test_it_says_that_it_lives(store, queue, fake, tmp_path):
 
 
 def test_one_worker_of_a_machine_works_at_a_time(queue, fake, worker, tmp_path):
-    queue.submit_units("mine", units())
+    queue.submit_units("mine", tiny_units())
     with FileLock(tmp_path / "lock"):
         assert not worker.step()
     assert fake.asked == []
@@ -336,7 +322,7 @@ def test_one_worker_of_a_machine_works_at_a_time(queue, fake, worker, tmp_path):
 
 
 def test_a_database_that_is_away_is_waited_for(queue, worker, monkeypatch):
-    job = queue.submit_units("mine", units())
+    job = queue.submit_units("mine", tiny_units())
     claim, waited = Leases.claim, []
 
     def fails_once(self, *arguments, **options):
@@ -360,7 +346,7 @@ def test_a_database_that_is_away_is_waited_for(queue, worker, monkeypatch):
 
 def test_for_real(store, queue, tmp_path):
     """In a process that measures, with the clock of the machine."""
-    job = queue.submit_units("mine", units())
+    job = queue.submit_units("mine", tiny_units())
     with Supervisor() as supervisor:
         worker = JobWorker(Leases(store), supervisor, lock=tmp_path / "lock")
         worker.run(lambda _: False, until_idle=True)

@@ -4,30 +4,17 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from tests.profiling._made_up import measurement, units_of_job
+from tests.profiling._made_up import measurements_of, tiny_units, units_of_job
 
 from hetune.costmodel.fingerprint import this_machine
-from hetune.profiling.corpus import recipe
 from hetune.profiling.jobs.records import State
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.measure.problem import units_of
-from hetune.profiling.units import ProblemSpec
 from hetune.profiling.workers.ray_machine import RayMachine, RayNode, ray_resources
 from hetune.profiling.workers.ray_worker import RayWorker
 from hetune.variants.errors import InputError, WorkerError
-from hetune.variants.frontend.presets import labeled_preset
 
 PROBLEMS = 6
 OURS = ray_resources(this_machine())
-
-
-def units():
-    """Two variants on each of some tiny graphs."""
-    found = []
-    for seed in range(PROBLEMS):
-        graph = recipe(f"g{seed}", "typed", options={"nodes": 30, "edges": 90, "seed": seed})
-        found += units_of(ProblemSpec(graph, labeled_preset("rgcn", 4, 4, 1), 1))[:2]
-    return found
 
 
 def node(id="a", alive=True, **resources):
@@ -45,7 +32,7 @@ def fakes(folder, stuck):
 
     In a function, so that Ray sends the class with it.
     """
-    made_up = measurement
+    made_up = measurements_of
 
     class Fake:
         def __init__(self):
@@ -60,17 +47,7 @@ def fakes(folder, stuck):
                 time.sleep(600)
             while not [*folder.glob(f"{stuck}-*")]:
                 time.sleep(0.01)
-            return [
-                made_up(
-                    unit=u.key,
-                    variant=u.variant,
-                    plan=u.plan,
-                    campaign=stamp.campaign,
-                    machine=stamp.machine,
-                    code_version=stamp.code_version,
-                )
-                for u in members
-            ]
+            return made_up(members, stamp, code_version=stamp.code_version)
 
     return Fake
 
@@ -115,7 +92,7 @@ def test_a_machine_that_is_lost_loses_no_unit(store, queue, tmp_path, monkeypatc
         ray.init(cluster.address, log_to_driver=False)
         lost = cluster.add_node(**measures("lost"))
         cluster.wait_for_nodes()
-        job = queue.submit_units("mine", units())
+        job = queue.submit_units("mine", tiny_units(PROBLEMS))
         marks = tmp_path / "marks"
         marks.mkdir()
 
@@ -130,7 +107,7 @@ def test_a_machine_that_is_lost_loses_no_unit(store, queue, tmp_path, monkeypatc
         worker.run(stopped, until_idle=True, poll_seconds=0.05)
         assert queue.get(job.id).state is State.SUCCEEDED
         found = list(store.measurements())
-        assert sorted(m.unit for m in found) == sorted(unit.key for unit in units())
+        assert sorted(m.unit for m in found) == sorted(unit.key for unit in tiny_units(PROBLEMS))
         assert {m.machine for m in found} == {this_machine().digest}
         attempts = sorted(unit.attempt for unit in units_of_job(queue, job.id))
         said = [line.text for line in queue.log(job.id)]
