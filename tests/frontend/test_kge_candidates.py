@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from unittest.mock import Mock
 
 import pytest
@@ -54,6 +55,10 @@ def unstructured(h, r=None, t=None):
 
 def crossed(h, r=None, t=None):
     return (h[:3] * t[3:]).sum()
+
+
+def crossed_pairs(h, r=None, t=None):
+    return (h.view(-1, 2)[:, 0] * t.view(-1, 2)[:, 1]).sum()
 
 
 def gated(h, r, t):
@@ -124,6 +129,37 @@ def test_chunks_of_negatives(name):
         found = score.corrupt(*triples, negatives, **options)
         torch.testing.assert_close(found.double(), want, rtol=1e-5, atol=1e-5)
         assert score.corrupt(*(ids[:0] for ids in triples), negatives, **options).shape == (0, 5)
+
+
+@pytest.mark.parametrize("function", [crossed, crossed_pairs])
+def test_what_a_score_does_not_read_may_be_no_number(function):
+    """An inner product with 0 would read it, and give none."""
+    entity, score = ENTITY.clone(), hetune.kge.score(function)
+    entity[2, 0], entity[3, 4], entity[5] = torch.nan, torch.inf, torch.nan
+    entity[7, 5] = -torch.inf
+    everyone = torch.arange(ENTITIES)
+    whole = torch.vmap(torch.vmap(function, (None, None, 0)), (0, None, None))
+    wanted = whole(entity, None, entity)
+    assert 0 < wanted.isnan().sum() < wanted.numel() - 3 * ENTITIES
+    close = partial(torch.testing.assert_close, rtol=1e-5, atol=1e-5, equal_nan=True)
+    zeros = torch.zeros_like(everyone)
+    for shift in range(ENTITIES):
+        tails = everyone.roll(shift)
+        close(score(everyone, zeros, tails, entity=entity, r=None), wanted[everyone, tails])
+    close(score.all(everyone, zeros, entity=entity, r=None), wanted)
+    close(score.all(everyone, zeros, side="head", entity=entity, r=None), wanted.T)
+    table = entity.clone().requires_grad_()
+    others = everyone[wanted[0].isfinite()]
+    for found, exact in (
+        (score.all(zeros, zeros, entity=table, r=None), whole(table[zeros], None, table)),
+        (
+            score.corrupt(zeros, zeros, zeros, others[None], entity=table, r=None),
+            whole(table[zeros], None, table[others]),
+        ),
+    ):
+        close(found, exact)
+        sums = (scores[scores.isfinite()].sum() for scores in (found, exact))
+        close(*(torch.autograd.grad(each, table)[0] for each in sums))
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,8 @@ def is_linear(op: Op, position: int) -> bool:
             return True
         case Map(fn="div") | Linear():
             return position == 0
+        case Map(fn="mask"):
+            return position == 1
         case Fold(fn=fn):
             return fn in ("sum", "mean")
     return False

@@ -17,9 +17,14 @@ _AT_ONCE = 1 << 20
 
 
 def edge_scores(
-    program: Program, values: Mapping[str, Tensor], nodes: Tensor, types: Tensor, end: End
+    program: Program,
+    values: Mapping[str, Tensor],
+    nodes: Tensor,
+    types: Tensor,
+    end: End,
+    candidates: Tensor | None = None,
 ) -> Tensor:
-    """Scores of all nodes by a program, interpreted on some queries at a time.
+    """Scores of candidates by a program, interpreted on some queries at a time.
 
     Args:
         program: A verified program whose result is one number of each edge.
@@ -27,9 +32,10 @@ def edge_scores(
         nodes: int64 [B].
         types: int64 [B].
         end: The end of edges that candidates are at.
+        candidates: int64 [K]; all nodes by default.
 
     Returns:
-        [B, N], of the values' dtype.
+        [B, K], of the values' dtype.
     """
     counts = {param.type.space: len(values[param.name]) for param in program.params}
     widest = max(kind.width for kind in program.types.values() if kind.space is Space.EDGE)
@@ -44,7 +50,9 @@ def edge_scores(
         return interpret(program, values, graph)
 
     most = _AT_ONCE // max(widest, 1)
-    return scores_of_edges(score, nodes, types, end, counts[Space.NODE], most)
+    if candidates is None:
+        candidates = torch.arange(counts[Space.NODE], device=nodes.device)
+    return scores_of_edges(score, nodes, types, end, candidates, most)
 
 
 def scores_of_edges(
@@ -52,25 +60,25 @@ def scores_of_edges(
     nodes: Tensor,
     types: Tensor,
     end: End,
-    count: int,
+    candidates: Tensor,
     most: int,
 ) -> Tensor:
-    """Scores [B, N] of all nodes.
+    """Scores [B, K] of candidates.
 
     Args:
         score: Of edges: sources, types and destinations, int64 [E] each.
         nodes: int64 [B], what is at the other end of each edge.
         types: int64 [B], the type of each.
         end: The end of edges that candidates are at.
-        count: N.
+        candidates: int64 [K].
         most: Edges that there are at a time, but of one query at least.
     """
-    everyone = torch.arange(count, device=nodes.device)
+    count = len(candidates)
 
     def parts() -> Iterator[tuple[Tensor, Tensor]]:
         queries = torch.arange(len(nodes), device=nodes.device)
         for rows in torch.split(queries, max(1, most // max(count, 1))):
-            ends = nodes[rows].repeat_interleave(count), everyone.repeat(len(rows))
+            ends = nodes[rows].repeat_interleave(count), candidates.repeat(len(rows))
             src, dst = ends if end is End.DST else ends[::-1]
             found = score(src, types[rows].repeat_interleave(count), dst)
             yield rows, found.view(len(rows), count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from hetune.variants.errors import InputError
@@ -59,7 +60,7 @@ class FunctionCandidates:
             nodes,
             rels,
             SIDES[side],
-            count,
+            torch.arange(count, device=nodes.device),
             _TRIPLES_AT_ONCE,
         )
 
@@ -68,7 +69,8 @@ class FunctionCandidates:
     ) -> Tensor | None:
         """Scores [B, K] of negatives [chunks, K] for chunks of triples.
 
-        None where rows of triples and negatives do not meet in products and distances alone.
+        None where rows of triples and negatives do not meet in products and distances alone, or
+        these do not tell.
 
         Raises:
             InputError: There is no such entity or relation.

@@ -40,7 +40,12 @@ class ProgramCandidates:
         parts = self._parts[side]
         if parts is None:
             return edge_scores(self._program, values, nodes, types, SIDES[side])
-        return pair_scores(parts, values, nodes, types)
+        found = pair_scores(parts, values, nodes, types)
+        unclear = _are_unclear(found).nonzero()[:, 0]
+        if not len(unclear):
+            return found
+        by_edges = edge_scores(self._program, values, nodes, types, SIDES[side], unclear)
+        return found.index_copy(1, unclear, by_edges)
 
     def has_chunks(self, side: str) -> bool:
         """Whether rows of candidates meet queries in products and distances, whatever the type."""
@@ -54,11 +59,23 @@ class ProgramCandidates:
         types: Tensor,
         side: str,
         candidates: Tensor,
-    ) -> Tensor:
+    ) -> Tensor | None:
         """Scores [B, K] of candidates [chunks, K] that B / chunks queries in a row share.
 
-        Only where `has_chunks`.
+        Only where `has_chunks`. None where products do not tell.
         """
         parts = self._parts[side]
         assert parts is not None
-        return pair_scores(parts, values, nodes, types, candidates)
+        found = pair_scores(parts, values, nodes, types, candidates)
+        chunks, count = candidates.shape
+        is_unclear = chunks > 0 and _are_unclear(found.view(chunks, -1, count)).any()
+        return None if is_unclear else found
+
+
+def _are_unclear(scores: Tensor) -> Tensor:
+    """Which candidates [..., K] have no number among their scores [..., B, K].
+
+    Products also read what a score may not: 0 times infinity.
+    """
+    are_none = scores[..., :1, :].isnan().any(-2)
+    return scores.isnan().all(-2) if are_none.any() else are_none

@@ -13,7 +13,7 @@ from hetune.variants.backends.cpp.parts import in_parts
 from hetune.variants.backends.cpp.pieces import Piece, at, loaded, narrow_stores, pointer_type
 from hetune.variants.backends.cpp.rows import block_range
 from hetune.variants.backends.cpp.scopes import Frame, Scopes
-from hetune.variants.backends.cpp.short_rows import short_products, short_rows, whole_pieces
+from hetune.variants.backends.cpp.short_rows import short_rows, short_sums, spread, whole_pieces
 from hetune.variants.backends.cpp.target import Assign, Declare, Do, For, Function, If, Statement
 from hetune.variants.backends.cpp.values import (
     CppValue,
@@ -156,6 +156,8 @@ class TraversalLowering:
                 self._apply(stmt.name, stmt.expr)
             case Inner():
                 self._inner(stmt.name, stmt.expr)
+            case FoldAxis(x) if x in self.short:
+                self._short_sums(stmt.name, self.values[x])
             case FoldAxis(x, axis, fn):
                 self.values[stmt.name] = folded(
                     self.scopes, stmt.name, self.values[x], axis, fn, self.schedule.lanes
@@ -198,10 +200,12 @@ class TraversalLowering:
         self.scopes.expect(stmt.buffer, self.schedule.prefetch)
         element = self.launch.buffer(stmt.buffer).element
         out = self.scopes.pointer(frame, stmt.buffer, row, pointer_type(element), "out")
-        pieces = [
-            (piece, _splatted(value.piece(piece, shape), value, shape, piece))
-            for piece in row_pieces(shape, self.schedule.lanes)
-        ]
+        pieces = [*value.names]
+        if value.shape != shape:
+            pieces = [
+                (piece, _splatted(value.piece(piece, shape), value, shape, piece))
+                for piece in row_pieces(shape, self.schedule.lanes)
+            ]
         if element is Element.BFLOAT16:
             for call in narrow_stores(out, pieces):
                 self.scopes.emit(Do(call))
@@ -277,36 +281,42 @@ class TraversalLowering:
         element = self.launch.buffer(read.buffer).element
         pointers = f"const {pointer_type(element)}"
         source = self.scopes.pointer(frame, read.buffer, row, pointers, "in")
-        is_short, lanes = name in self.short, self.schedule.lanes
-        pieces = whole_pieces(shape, lanes) if is_short else self.tile.computed(shape)
-        for piece, text in self._value(name, shape, pieces):
+        for piece, text in self._value(name, shape, self._pieces(name, shape)):
             value = loaded(element, piece.type, source, piece.offset)
             frame.body.append(Declare(f"const {piece.type}", text, value))
 
     def _apply(self, name: str, expr: Apply) -> None:
         args = [self.values[arg] for arg in expr.args]
         shape = apply_shape(expr.fn, [arg.shape for arg in args])
-        for piece, text in self._value(name, shape, self.tile.computed(shape)):
+        for piece, text in self._value(name, shape, self._pieces(name, shape)):
             if expr.fn == "outer":
                 operands = _factors(args[0], args[1], piece)
+            elif name in self.short:
+                operands = tuple(
+                    arg.piece(piece, shape) if arg.shape == shape else spread(arg, piece, shape[-1])
+                    for arg in args
+                )
             else:
                 operands = tuple(arg.piece(piece, shape) for arg in args)
-            if takes_vectors_alone(expr.fn):
-                operands = tuple(
-                    _splatted(operand, arg, shape, piece)
-                    for operand, arg in zip(operands, args, strict=True)
-                )
+                if takes_vectors_alone(expr.fn):
+                    operands = tuple(
+                        _splatted(operand, arg, shape, piece)
+                        for operand, arg in zip(operands, args, strict=True)
+                    )
             value = apply(expr.fn, operands, expr.const)
             self.scopes.emit(Declare(f"const {piece.type}", text, value))
 
+    def _pieces(self, name: str, shape: tuple[int, ...]) -> tuple[Piece, ...]:
+        is_short, lanes = name in self.short, self.schedule.lanes
+        return whole_pieces(shape, lanes) if is_short else self.tile.computed(shape)
+
+    def _short_sums(self, name: str, x: CppValue) -> None:
+        sums = short_sums(x, self.schedule.lanes)
+        values = self._value(name, x.shape[:-1], tuple(piece for piece, _ in sums))
+        for (piece, text), (_, total) in zip(values, sums, strict=True):
+            self.scopes.emit(Declare(f"const {piece.type}", text, total))
+
     def _inner(self, name: str, expr: Inner) -> None:
-        if expr.x in self.short:
-            x, y, lanes = self.values[expr.x], self.values[expr.y], self.schedule.lanes
-            products = short_products(x, y, lanes)
-            values = self._value(name, x.shape[:-1], tuple(piece for piece, _ in products))
-            for (piece, text), (_, product) in zip(values, products, strict=True):
-                self.scopes.emit(Declare(f"const {piece.type}", text, product))
-            return
         shape = max(self.values[expr.x].shape, self.values[expr.y].shape, key=len)[:-1]
         totals = [
             " + ".join(

@@ -1,7 +1,7 @@
 """Columns of entities' rows, picked where the rows are read.
 
 Kernels read tables of entities as they lie, and whole rows of them: some columns, such as the real
-parts of complex numbers, are an inner product with zeros and ones.
+parts of complex numbers, are sums of masked rows. (Products with 0 would read NaN and infinity.)
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from hetune.variants.program.builder import Builder
 from hetune.variants.program.columns import by_columns
 from hetune.variants.program.nodes import (
     Concat,
-    Dot,
     Fold,
     Group,
     Map,
@@ -96,15 +95,14 @@ class _Picks(Builder):
 
     def _part(self, rows: str, lead: tuple[int, ...], count: int, each: int, i: int) -> str:
         """One of as many parts of equal width as there are."""
-        if each == 1:
-            one = self.emit(Dot(rows, self._one_of((count,), i)), "part")
-            return self.emit(Reshape(one, (*lead, 1)), "part")
-        parts = self.emit(Reshape(rows, (*lead, count, each)), "parts")
-        scaled = self.emit(Map("mul", (self._one_of((*lead, count), i), parts)), "parts")
-        return self.emit(Fold(scaled, len(lead)), "part")
+        shape = (*lead, count) if each == 1 else (*lead, count, each)
+        parts = self.reshaped(rows, shape)
+        kept = self.emit(Map("mask", (self._one_of((*lead, count), i), parts)), "parts")
+        part = self.emit(Fold(kept, len(lead)), "part")
+        return self.reshaped(part, (*lead, each))
 
     def _one_of(self, shape: tuple[int, ...], i: int) -> str:
-        """A shared row of zeros, and ones at a place of the last axis."""
+        """A mask: a shared row of zeros, and ones at a place of the last axis."""
         name = f"part_{i}_of_{'x'.join(map(str, shape))}"
         if name not in self.types:
             row = torch.zeros(shape)
