@@ -48,7 +48,7 @@ class OgbFolder:
         if folder is None:
             raise GraphFileError(f"{self.path} is no OGB raw folder: give the one called raw")
         if not (folder / "relations").is_dir():
-            counts = (node_count(folder),)
+            counts: tuple[int, ...] = (node_count(folder),)
             types = folder / "edge_reltype.csv.gz"
             nodes = 0, counts[0]
             found = [_Relation(folder, nodes, nodes, 0, types if types.is_file() else None)]
