@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,24 +17,22 @@ from hetune.variants.graph.row_groups import RowGroups
 SMALL = 1 << 14
 """Edges, nodes and types of graphs that one thread indexes as fast as several."""
 
-KINDS = ("edge", "dst_pair", "node", "node with src", "node with dst")
-"""Kinds of rows that may be grouped by type inside the blocks of nodes."""
+KINDS = (("edge", "-"), ("dst_pair", "-"), ("node", "-"), ("node", "src"), ("node", "dst"))
+"""Rows that may be grouped by type inside the blocks of nodes: their space, and the end at which
+nodes have edges, if not all are grouped."""
 
 _ORDER = EdgeOrder._fields
 _PAIRS = tuple(f"dst_pair_{name}" for name in ("node", "etype", "indptr"))
 _GROUPS = ("rows", "block_ptr", "group_ptr", "group_etype")
-FIELDS = {
-    name: place
-    for place, name in enumerate(
-        (
-            *(*_ORDER[:5], "dst_pair_of_edge", *_ORDER[5:], *_PAIRS, "dst_pair_count"),
-            *("indptr", "node_dst_pair_indptr", "in_degree", "src_pair_etype_ptr"),
-            *("node_blocks", "block_order"),
-            *(f"{kind}: {name}" for kind in KINDS for name in _GROUPS),
-        )
-    )
-}
-"""Places of arrays by name: attributes of `GraphIndex`, blocks, `RowGroups` of each kind."""
+_Field = str | tuple[str, str, str]
+_NAMES: tuple[_Field, ...] = (
+    *(*_ORDER[:5], "dst_pair_of_edge", *_ORDER[5:], *_PAIRS, "dst_pair_count"),
+    *("indptr", "node_dst_pair_indptr", "in_degree", "src_pair_etype_ptr"),
+    *("node_blocks", "block_order"),
+    *((*kind, field) for kind in KINDS for field in _GROUPS),
+)
+FIELDS = {name: place for place, name in enumerate(_NAMES)}
+"""Places of arrays: by attribute of `GraphIndex`; of blocks; by kind, and field of `RowGroups`."""
 _HEAD = 4 + 2 * len(FIELDS)
 
 
@@ -56,7 +54,6 @@ class SmallIndex:
     Attributes:
         num_blocks: As given.
         addresses: Where arrays lie, in the order of `FIELDS`.
-        blocks: How many blocks there are.
         is_in_order: Whether the canonical order of edges is the one in which they were given.
         hubs: How many of them begin before all others.
         most: The most nodes, edges and destination pairs that a block has.
@@ -64,7 +61,7 @@ class SmallIndex:
 
     __slots__ = (
         *("_counts", "_found", "_memory", "_starts", "_steps"),
-        *("addresses", "blocks", "hubs", "is_in_order", "most", "num_blocks"),
+        *("addresses", "hubs", "is_in_order", "most", "num_blocks"),
     )
 
     def __init__(
@@ -98,7 +95,6 @@ class SmallIndex:
         self._steps: dict[str, Any] = {}
         start = memory.data_ptr()
         self.addresses = [start + 4 * at for at in self._starts]
-        self.blocks = self._counts[FIELDS["block_order"]]
 
     @property
     def stats(self) -> np.ndarray:
@@ -111,11 +107,11 @@ class SmallIndex:
         """Bytes of all that it has."""
         return self._memory.nbytes + self._found.nbytes
 
-    def has(self, places: tuple[int, ...]) -> bool:
+    def has(self, places: Iterable[int]) -> bool:
         """Whether arrays are there, by their places in `FIELDS`."""
         return all(self._starts[place] >= 0 for place in places)
 
-    def array(self, name: str) -> Tensor:
+    def array(self, name: _Field) -> Tensor:
         """An array by its name in `FIELDS`."""
         place = FIELDS[name]
         start = self._starts[place]
@@ -133,23 +129,19 @@ class SmallIndex:
         make = _STEPS.get(name)
         if make is not None:
             return make(self)
-        blocks = f"({self.num_blocks})"
-        if name == f"node_blocks{blocks}":
+        if name == f"node_blocks({self.num_blocks})":
             order = self.array("block_order")
             return NodeBlocks(self.array("node_blocks"), order, self.hubs, tuple(self.most))
-        for kind in KINDS[:2]:
-            if name == f"row_groups({kind}, blocks={self.num_blocks})":
-                return self._groups(kind)
+        for space, end in KINDS[:2]:
+            if name == f"row_groups({space}, blocks={self.num_blocks})":
+                names = [(space, end, field) for field in RowGroups._fields]
+                is_there = self.has(FIELDS[name] for name in names)
+                return RowGroups(*map(self.array, names)) if is_there else None
         return None
-
-    def _groups(self, kind: str) -> RowGroups | None:
-        if self._starts[FIELDS[f"{kind}: rows"]] < 0:
-            return None
-        return RowGroups(*(self.array(f"{kind}: {name}") for name in RowGroups._fields))
 
 
 def _nodes(end: str) -> Callable[[SmallIndex], Tensor | None]:
-    name = f"node with {end}: rows"
+    name = "node", end, "rows"
     return lambda small: small.array(name) if small.has((FIELDS[name],)) else None
 
 

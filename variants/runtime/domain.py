@@ -156,11 +156,9 @@ class Domain:
             return None
         index = self.index(ALL_EDGES)
         order = index.edge_id
-        if self._is_in_order is None and (small := index.small()) is not None:
-            self._is_in_order = small.is_in_order
-        elif self._is_in_order is None:
-            same = torch.arange(len(order), dtype=order.dtype, device=order.device)
-            self._is_in_order = torch.equal(order, same)
+        if self._is_in_order is None:
+            small = index.small()
+            self._is_in_order = _ascends(order) if small is None else small.is_in_order
         return None if self._is_in_order else order
 
     def rows(self, space: Space, group: str = ALL_EDGES) -> int:
@@ -245,3 +243,7 @@ class Domain:
             counts = stats.edges, stats.src_pairs, stats.dst_pairs
             self._by_group[group] = RelationSums(*(int(each[picked].sum()) for each in counts))
         return self._by_group[group]
+
+
+def _ascends(order: Tensor) -> bool:
+    return torch.equal(order, torch.arange(len(order), dtype=order.dtype, device=order.device))

@@ -110,7 +110,7 @@ def facts_of(plan: Plan) -> PlanFacts:
 def _groups(plan: Plan) -> int:
     kernels = (kernel for launch in plan.launches for kernel in launch.kernels)
     rows = {kernel.rows.space for kernel in kernels if isinstance(kernel, Gemm)}
-    return sum(1 << place for place, kind in enumerate(KINDS) if Space(kind.split(" ")[0]) in rows)
+    return sum(1 << place for place, (space, _) in enumerate(KINDS) if space in rows)
 
 
 def _only_moves(let: Let) -> bool:

@@ -60,12 +60,10 @@ class RepeatedCall:
             module: The layer's.
             args: All that the call gives.
         """
-        if not self._is_like(args) or global_hooks.are_registered():
-            return None
         adapter, graph = self._adapter, self._graph()
-        if graph is None or adapter.module is not module or adapter.dtype is not torch.float32:
+        if not self._is_like(args) or not _still_runs(adapter, module):
             return None
-        if adapter.refusal() or adapter.mode_refusal() or adapter.graph_refusal(graph):
+        if graph is None or adapter.graph_refusal(graph):
             return None
         call = self._read(args)
         return None if call is None else (adapter, call, graph)
@@ -114,12 +112,7 @@ class RepeatedBatch:
             rows = args[place]
             if not _is_plain(rows) or rows.shape != shape or rows.device != self._device:
                 return None
-        if global_hooks.are_registered() or adapter.module is not module:
-            return None
-        if adapter.dtype is not torch.float32 or adapter.refusal() or adapter.mode_refusal():
-            return None
-        call = self._read(args)
-        if call is None:
+        if not _still_runs(adapter, module) or (call := self._read(args)) is None:
             return None
         graph = call.graph()
         return None if adapter.graph_refusal(graph) else (adapter, call, graph)
@@ -142,10 +135,18 @@ def _seen(given: Tensor | HeteroGraph, forget: Any) -> _Seen:
     return weakref.ref(given) if isinstance(given, HeteroGraph) else SeenTensor(given, forget)
 
 
+def _still_runs(adapter: Adapter, module: nn.Module) -> bool:
+    """Whether a layer that ran compiled, in float32, may do so again."""
+    is_same = adapter.module is module and adapter.dtype is torch.float32
+    is_refused = global_hooks.are_registered() or adapter.refusal() or adapter.mode_refusal()
+    return is_same and not is_refused
+
+
 def _is_plain(x: object) -> bool:
     """Whether these are rows of float32 as `torch.empty` makes them."""
-    is_tensor = type(x) in _TENSORS and not x.is_nested and x.layout is torch.strided  # type: ignore[attr-defined]
-    return is_tensor and x.dtype is torch.float32  # type: ignore[attr-defined]
+    if not isinstance(x, Tensor) or type(x) not in _TENSORS:
+        return False
+    return x.dtype is torch.float32 and x.layout is torch.strided and not x.is_nested
 
 
 def _is_counted(given: object) -> bool:

@@ -58,9 +58,7 @@ class SizeChoices:
     def use_of(self, graph: HeteroGraph) -> LayerUse:
         """What graphs of this size share of it."""
         size = _size(graph)
-        if size not in self._uses:
-            self._uses.setdefault(size, LayerUse())
-        return self._uses[size]
+        return self._uses.get(size) or self._uses.setdefault(size, LayerUse())
 
 
 def _size(graph: HeteroGraph) -> tuple[int, ...]:

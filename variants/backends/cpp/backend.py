@@ -133,8 +133,7 @@ class _Loaded(NamedTuple):
     """Code of a launch, with all whose ids it is kept by.
 
     `buffers` are places of pointers that each run gives, and `arrays` those of the graph's: on a
-    small graph `small` is where a `SmallIndex` has them, all of them in `places`, and `others` are
-    what it has not.
+    small graph `small` is where a `SmallIndex` has them, and `others` are what it has not.
     """
 
     launch: Launch
@@ -146,7 +145,6 @@ class _Loaded(NamedTuple):
     arrays: tuple[tuple[int, Slot], ...]
     small: tuple[tuple[int, int], ...]
     others: tuple[tuple[int, Slot], ...]
-    places: tuple[int, ...]
 
 
 def _parted(
@@ -177,37 +175,36 @@ def _for_cpu(schedule: AnySchedule) -> Schedule:
 
 def _in_small(
     arrays: tuple[tuple[int, Slot], ...],
-) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, Slot], ...], tuple[int, ...]]:
-    """Which arrays a `SmallIndex` has, which it has not, and their places there."""
-    names = ((position, slot, _name_in_small(slot)) for position, slot in arrays)
+) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, Slot], ...]]:
+    """Where a `SmallIndex` has arrays, and which it has not."""
     small, others = [], []
-    for position, slot, name in names:
-        if name in FIELDS:
-            small.append((position, FIELDS[name]))
-        else:
+    for position, slot in arrays:
+        place = _place_in_small(slot)
+        if place is None:
             others.append((position, slot))
-    return tuple(small), tuple(others), tuple({place for _, place in small})
+        else:
+            small.append((position, place))
+    return tuple(small), tuple(others)
 
 
-def _name_in_small(slot: Slot) -> str:
+def _place_in_small(slot: Slot) -> int | None:
     match slot:
         case IndexSlot(group="", name=name):
-            return name
-        case GroupsSlot(group="", blocked=True):
-            only = "" if slot.only is End.NONE else f" with {slot.only}"
-            return f"{slot.space}{only}: {slot.field}"
+            return FIELDS.get(name)
+        case GroupsSlot(group="", space=space, blocked=True, field=field, only=end):
+            return FIELDS.get((space, end, field))
         case NodeBlocksSlot():
-            return "node_blocks"
+            return FIELDS["node_blocks"]
         case BlockOrderSlot():
-            return "block_order"
-    return ""
+            return FIELDS["block_order"]
+    return None
 
 
 def _small_index(loaded: _Loaded, place: Place) -> SmallIndex | None:
-    """What has all of `_Loaded.places`; None where nothing has."""
+    """What has all of `_Loaded.small`; None where nothing has."""
     index = place.index("")
     small = index.small()
-    if small is None or not small.has(loaded.places):
+    if small is None or not small.has(place for _, place in loaded.small):
         return None
     is_cut_alike = small.num_blocks == cuts.block_count(index, loaded.schedule.block_nodes)
     return small if is_cut_alike else None

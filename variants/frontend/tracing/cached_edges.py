@@ -73,15 +73,11 @@ class CachedLayer(EdgeModule):
         if any(each is not None and each.requires_grad for each in vars(self.module)[CACHE]):
             raise NotTraceable("cached=True keeps weights of edges that have gradients")
         self._edges = found.edges
-        values = {n: v for n, v in found.values.items() if not _is_weight(n, v)}
-        del values[found.edges]
-        return replace(found, values={**values, **self.kept()}, edge_features=())
+        given = {n: v for n, v in found.values.items() if n != found.edges}
+        values = {n: v for n, v in given.items() if n != "edge_weight" or v is None}
+        return replace(found, values=values | self.kept(), edge_features=())
 
-    def kept(self) -> Mapping[str, Tensor]:
+    def kept(self) -> dict[str, Tensor]:
         """The edges and weights of the cache."""
         cache = vars(self.module)[CACHE]
         return {} if cache is None else {self._edges: cache[0], _WEIGHT: cache[1]}
-
-
-def _is_weight(name: str, value: object) -> bool:
-    return name == "edge_weight" and isinstance(value, Tensor)
