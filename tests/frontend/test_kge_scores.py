@@ -17,9 +17,10 @@ import hetune
 from hetune.costmodel.selection import kge as selection
 from hetune.errors import InputError
 from hetune.variants.frontend import score_call
+from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.frontend.kge.layer import RowPlace, ScoreArgument, ScoreLayer
 from hetune.variants.frontend.kge.trace import trace_score
-from hetune.variants.graph.edge_batch import BatchIndex, EdgeBatch
+from hetune.variants.graph.edge_batch import BatchIndex, EdgeBatch, FreeBatches
 from hetune.variants.program.nodes import Linear
 from hetune.variants.runtime.compiled import CompiledLayer
 from hetune.variants.runtime.fallback import FallbackWarning
@@ -516,3 +517,29 @@ def test_a_batch_with_an_index_takes_no_other_ids():
     other = EdgeBatch(HEADS, TAILS, RELS, num_nodes=ENTITIES, num_etypes=RELATIONS)
     _ = other.fingerprint
     assert not other.is_replaceable
+
+
+def test_free_batches_have_few_edges_together():
+    free, ids = FreeBatches(), torch.zeros(30_000, dtype=torch.int64)
+    first, *others = (EdgeBatch(ids, ids, ids, num_nodes=1 + i, num_etypes=1) for i in (0, 1, 1))
+    for batch in (first, *others):
+        free.give(batch)
+    assert free.take(1, 1, len(ids)) is None  # the one that was there longest
+    assert free.take(2, 1, len(ids)) is others[1]
+    assert free.take(2, 1, len(ids)) is others[0]
+    assert free.take(2, 1, len(ids)) is None
+
+
+def test_constants_are_where_tables_are():
+    def one(h, r=None, t=None):
+        return h[0] * t[1]
+
+    arguments = (
+        ScoreArgument("h", RowPlace.HEAD, "entity"),
+        ScoreArgument("t", RowPlace.TAIL, "entity"),
+    )
+    layer = ScoreLayer(one, arguments, {}, {})
+    adapter = score_call.adapt_score(layer, ((*BATCH, E.detach().to("meta")), {}))
+    assert isinstance(adapter, Adapter)
+    assert adapter.weights()
+    assert all(weight.is_meta for weight in adapter.weights().values())

@@ -9,11 +9,14 @@ from sqlalchemy import text
 from tests.profiling._made_up import MACHINE, measured, some_units
 
 from hetune.profiling.campaign import read
+from hetune.profiling.campaign.workloads import gradient_stages
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.workers.activity import Activity
 from hetune.service.core.formats.documents import parse
+from hetune.service.core.jobs.campaigns import _STAGES
 from hetune.service.http.routes import jobs
 from hetune.service.server.app import application
+from hetune.variants.frontend.presets import HOMOGENEOUS, LAYERS, labeled_preset
 
 from ._serving import LIMITS, asking, make_service, note_who_asks, serving
 from .test_http import is_problem
@@ -177,6 +180,8 @@ def nested(depth):
         ({"corpus": {"graphs": 10**9}}, 413, "TooLargeError"),
         ({"corpus": {"graphs": "many"}}, 422, "CampaignError"),
         ({"widths": [1 << 20]}, 413, "TooLargeError"),
+        ({"widths": [1 << 15]}, 413, "TooLargeError"),
+        ({"gradients": {"squared": [1 << 15]}}, 413, "TooLargeError"),
         ({"widths": list(range(1, 1000))}, 413, "TooLargeError"),
         ({"threads": [10**6]}, 413, "TooLargeError"),
         ({"widths": [4] * 3000, "threads": [1] * 3000}, 413, "TooLargeError"),
@@ -191,7 +196,7 @@ def nested(depth):
         ({"variants": "none-of-them"}, 422, "CampaignError"),
         ({"unknown": 1}, 422, "CampaignError"),
     ],
-    ids=range(29),
+    ids=range(31),
 )
 def test_campaigns_that_are_refused(http, change, status, name):
     found = http.post(JOBS, json={"campaign": CAMPAIGN | change})
@@ -208,6 +213,11 @@ def test_lists_are_bounded_before_they_are_combined(http, monkeypatch, key):
         inner = {table: {key: [1] * 1001}}
         found = http.post(JOBS, json={"campaign": CAMPAIGN | inner})
         assert f"1001 entries of {key} are more" in is_problem(found, 413, "TooLargeError")
+
+
+@pytest.mark.parametrize("layer", [*LAYERS, *HOMOGENEOUS])
+def test_no_gradient_has_more_stages_than_are_counted(layer):
+    assert len(gradient_stages(labeled_preset(layer, 4, 4))) <= _STAGES
 
 
 @pytest.mark.parametrize(

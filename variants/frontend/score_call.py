@@ -124,16 +124,18 @@ def adapt_score(module: ScoreLayer, call: Arguments | None) -> Adapter | Unsuppo
     if call is None:
         return Unsupported("it is traced by its first call", needs_call=True)
     _, _, _, *entities = call[0]
+    tables = dict(zip(module.entities, entities, strict=True))
     try:
-        traced = trace_score(module, dict(zip(module.entities, entities, strict=True)))
+        traced = trace_score(module, tables)
     except NotTraceable as error:
         return Unsupported(f"it is no program: {error}")
     if (reason := limitation(traced.program)) is not None:
         return Unsupported(reason)
+    place = {name: table.detach().new_empty(0) for name, table in tables.items()}
     adapter = Adapter(
         module,
         traced.program,
-        lambda: traced.weights_of(module.tables),
+        lambda: traced.weights_of({**module.tables, **place}),  # constants are where tables are
         1 if module.num_relations is None else module.num_relations,
     )
     free = FreeBatches()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from functools import cached_property
 
 import torch
@@ -56,26 +57,22 @@ class FreeBatches:
 
     def give(self, batch: EdgeBatch) -> None:
         """Keeps a batch for another call, if it can take other ids and is worth its memory."""
-        if batch.num_edges <= _MOST_EDGES and batch.is_replaceable:
-            self._free.append(batch)
+        if batch.num_edges > _MOST_EDGES or not batch.is_replaceable:
+            return
+        self._free.append(batch)
+        while sum(each.num_edges for each in self._free.copy()) > _MOST_EDGES:
+            with suppress(IndexError):  # another thread took the last one
+                self._free.popleft()
 
     def take(self, num_nodes: int, num_etypes: int, num_edges: int) -> EdgeBatch | None:
         """The batch of these counts that became free last, if there is one."""
-        found, others, edges = None, list[EdgeBatch](), 0
-        while self._free:
-            try:
-                batch = self._free.pop()
-            except IndexError:  # another thread took the last one
-                break
-            counts = batch.num_nodes, batch.num_etypes, batch.num_edges
-            is_alike = counts == (num_nodes, num_etypes, num_edges)
-            if found is None and is_alike:
-                found = batch
-            elif edges + batch.num_edges <= _MOST_EDGES:
-                others.append(batch)
-                edges += batch.num_edges
-        self._free.extendleft(others)
-        return found
+        wanted = num_nodes, num_etypes, num_edges
+        for batch in reversed(self._free.copy()):
+            if (batch.num_nodes, batch.num_etypes, batch.num_edges) == wanted:
+                with suppress(ValueError):  # another thread took it
+                    self._free.remove(batch)
+                    return batch
+        return None
 
 
 class BatchIndex(GraphIndex):
@@ -149,7 +146,7 @@ class BatchIndex(GraphIndex):
 _MOST_BATCHES = 8
 """That are kept: two calls of a step, each twice, as a loss outlives the next step's calls."""
 _MOST_EDGES = 1 << 16
-"""Of all that are kept: binding takes next to nothing of larger batches' time."""
+"""Of all that are kept together: binding takes next to nothing of larger batches' time."""
 _COLUMNS = ("src", "dst", "etype")
 _INTEGERS = (torch.int64, torch.int32)
 _DERIVED = {

@@ -12,7 +12,13 @@ import numpy as np
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.convert.edge_index_dict import relation_names
 from hetune.variants.graph.loaders.file_errors import check_file, reading
-from hetune.variants.graph.loaders.ogb import integers, node_counts, raw_folder, relations
+from hetune.variants.graph.loaders.ogb import (
+    check_edge_count,
+    node_count,
+    node_counts,
+    raw_folder,
+    relations,
+)
 from hetune.variants.partition.partitions import RangeEdges
 
 _BLOCK = 1 << 22
@@ -42,9 +48,7 @@ class OgbFolder:
         if folder is None:
             raise GraphFileError(f"{self.path} is no OGB raw folder: give the one called raw")
         if not (folder / "relations").is_dir():
-            counts = tuple(integers(folder / "num-node-list.csv.gz", 1).ravel().tolist())
-            if len(counts) != 1:
-                raise GraphFileError(f"{folder} holds {len(counts)} graphs: only one can be read")
+            counts: tuple[int, ...] = (node_count(folder),)
             types = folder / "edge_reltype.csv.gz"
             nodes = 0, counts[0]
             found = [_Relation(folder, nodes, nodes, 0, types if types.is_file() else None)]
@@ -102,12 +106,7 @@ class _Relation:
             self._check(dst, self.targets)
             count += len(src)
             yield RangeEdges(src + self.sources[0], dst + self.targets[0], etype)
-        stated = self.folder / "num-edge-list.csv.gz"
-        if stated.is_file() and (wanted := int(integers(stated, 1).sum())) != count:
-            raise GraphFileError(
-                f"{self.folder / 'edge.csv.gz'} has {count} edges but {stated.name} states "
-                f"{wanted}: fetch both again"
-            )
+        check_edge_count(self.folder, count)
         if kinds is not None and len(kinds.next(1)):
             raise GraphFileError(f"{self.types} has more than the {count} edges: fetch it again")
 

@@ -56,7 +56,7 @@ def campaign_of(asked: str | Mapping[str, object], limits: ServiceLimits) -> Cam
     except (OverflowError, RecursionError) as error:
         raise MalformedError(f"{_WHERE} cannot be read ({error}): take less of it") from None
     _check_combinations(found)
-    for program in found.programs:
+    for program in (*found.programs, *found.gradients):
         check_program(program.program)
     _check_graphs(found, limits)
     _check_cost(found, limits)

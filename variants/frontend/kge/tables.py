@@ -45,8 +45,8 @@ class ScoreTables:
 
     @property
     def kind(self) -> Hashable:
-        """Equal for tables that one program is for, whatever their numbers."""
-        rows = tuple((name, table.shape[1:]) for name, table in self.entities.items())
+        """Equal for tables that one program is for, on one device, whatever their numbers."""
+        rows = tuple((name, t.shape[1:], t.device) for name, t in self.entities.items())
         kinds = tuple((name, w.shape, w.dtype, w.device) for name, w in self.weights.items())
         return self.arguments, rows, kinds, tuple(self.options.items())
 

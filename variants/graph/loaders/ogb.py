@@ -63,6 +63,18 @@ def node_counts(folder: Path) -> dict[str, int]:
     return counts
 
 
+def node_count(folder: Path) -> int:
+    """Nodes of a raw folder of one type.
+
+    Raises:
+        GraphFileError: The file is missing or has another form, or counts those of several graphs.
+    """
+    counts = integers(folder / "num-node-list.csv.gz", 1).ravel().tolist()
+    if len(counts) != 1:
+        raise GraphFileError(f"{folder} holds {len(counts)} graphs: only one can be loaded")
+    return int(counts[0])
+
+
 def relations(folder: Path) -> dict[CanonicalEtype, Path]:
     """The folders of the edge types of a raw folder, in order.
 
@@ -93,14 +105,10 @@ def _hetero(folder: Path) -> HeteroGraph:
 
 
 def _homogeneous(folder: Path) -> HeteroGraph:
-    edges = _edges(folder)
-    nodes = integers(folder / "num-node-list.csv.gz", 1)
-    if nodes.shape[0] != 1:
-        raise GraphFileError(f"{folder} holds {nodes.shape[0]} graphs: only one can be loaded")
+    edges, num_nodes = _edges(folder), node_count(folder)
     etype = None
     if (folder / "edge_reltype.csv.gz").is_file():
         etype = integers(folder / "edge_reltype.csv.gz", 1)[:, 0]
-    num_nodes = int(nodes[0, 0])
     check_range("edge.csv.gz", torch.from_numpy(edges.ravel()), num_nodes, "nodes")
     if etype is not None and len(etype):
         mend = "check edge_reltype.csv.gz"
@@ -110,15 +118,18 @@ def _homogeneous(folder: Path) -> HeteroGraph:
 
 def _edges(folder: Path) -> np.ndarray:
     edges = integers(folder / "edge.csv.gz", 2)
-    stated_file = folder / "num-edge-list.csv.gz"
-    if stated_file.is_file():
-        stated = int(integers(stated_file, 1).sum())
-        if stated != len(edges):
-            raise GraphFileError(
-                f"{folder / 'edge.csv.gz'} has {len(edges)} edges but {stated_file.name} states "
-                f"{stated}: fetch both again"
-            )
+    check_edge_count(folder, len(edges))
     return edges
+
+
+def check_edge_count(folder: Path, count: int) -> None:
+    """Raises `GraphFileError` if a folder states another count of edges than its file has."""
+    stated_file = folder / "num-edge-list.csv.gz"
+    if stated_file.is_file() and (stated := int(integers(stated_file, 1).sum())) != count:
+        raise GraphFileError(
+            f"{folder / 'edge.csv.gz'} has {count} edges but {stated_file.name} states "
+            f"{stated}: fetch both again"
+        )
 
 
 def integers(path: Path, columns: int) -> np.ndarray:
