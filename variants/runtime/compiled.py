@@ -211,7 +211,7 @@ class CompiledLayer(ModuleWrapper):
         else:
             if isinstance(found, Unsupported):
                 return self._fall_back(original, found, args, kwargs, options)
-            if not (kwargs or self._last.has_gradients) and self._last.may_repeat(prepared[2]):
+            if not (kwargs or self._last.has_gradients) and self._last.repeats(prepared[2]):
                 self._repeated = repeated(*prepared, args)
             return found
         rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, (*options[:2], None))

@@ -86,11 +86,12 @@ class LastCall:
     has_gradients: bool = False
     _graph: weakref.ref[HeteroGraph] | None = None
 
-    def may_repeat(self, graph: HeteroGraph) -> bool:
-        """Whether a call like this one is to be expected: the one before had the same graph."""
-        if isinstance(graph, EdgeBatch):  # whose edges are of the call
-            return True
-        if self._graph is not None and self._graph() is graph:
+    def repeats(self, graph: HeteroGraph) -> bool:
+        """Whether the call before had the same graph, so that more may; this one's is remembered.
+
+        Calls with edges of their own, as those of score functions, are expected to come again.
+        """
+        if isinstance(graph, EdgeBatch) or (self._graph is not None and self._graph() is graph):
             return True
         self._graph = weakref.ref(graph)
         return False
