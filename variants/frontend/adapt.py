@@ -58,10 +58,7 @@ def _found(module: nn.Module, call: Arguments | None) -> Adapter | Unsupported:
         reason = refusal(module)
         return Unsupported(reason) if reason else _adapt(module)
     found = pyg.adapt(module, call)
-    if isinstance(found, Adapter):
-        if call is None or not _is_traced(found, call):
-            return found
-    elif found.is_layer and (call is None or not found.needs_call):
+    if not _may_be_traced(found, call):
         return found
     if isinstance(module, ScoreLayer):
         return adapt_score(module, call)
@@ -72,7 +69,6 @@ def _found(module: nn.Module, call: Arguments | None) -> Adapter | Unsupported:
     elif is_dgl_layer(module):
         module = DglLayer(module)
     elif not is_message_passing(module):
-        assert isinstance(found, Unsupported)
         return found
     elif call is not None and has_matrix(*call):
         module = AdjacencyLayer(module)
@@ -81,9 +77,12 @@ def _found(module: nn.Module, call: Arguments | None) -> Adapter | Unsupported:
     return adapt_call(module, *call)
 
 
-def _is_traced(adapter: Adapter, call: Arguments) -> bool:
-    found = read_call(adapter, *call)
-    return isinstance(found, Unsupported) and found.kind == TRACED
+def _may_be_traced(found: Adapter | Unsupported, call: Arguments | None) -> bool:
+    """Whether a module, or a call of it, is not what PyG's adapters by hand are for."""
+    if isinstance(found, Unsupported):
+        return not found.is_layer or (call is not None and found.needs_call)
+    refused = None if call is None else read_call(found, *call)
+    return isinstance(refused, Unsupported) and refused.kind == TRACED
 
 
 def _adapt(module: RelationalLayer) -> Adapter | Unsupported:

@@ -66,7 +66,7 @@ class Policy:
     weights_change: bool = False
 
     def limited(self, memory_limit: int | None, weights_change: bool = False) -> Policy:
-        """The same with a limit of its own, unless that is None, for weights that are trained."""
+        """The same with another memory limit, if one is given, and whether weights are trained."""
         limited = self if memory_limit is None else replace(self, memory_limit=memory_limit)
         return replace(limited, weights_change=True) if weights_change else limited
 
