@@ -29,11 +29,6 @@ from hetune.variants.runtime.function_candidates import FunctionCandidates
 from hetune.variants.runtime.modes import needs_gradients
 from hetune.variants.runtime.score_model import ScoreModel
 
-_LEAST_CHUNK, _LEAST_OTHER_CHUNK = 32, 4
-"""Triples that share negatives for these to be gathered and multiplied, rather than read edge by
-edge: fewer make too little of each row. Edge by edge, gradients take longer than those of products,
-and tables that are not float32 have no kernels.
-"""
 _OF_CALLS = frozenset(("heads", "rels", "tails", "negatives", "nodes", "side", "entity", "tail"))
 """Arguments that are no tables of the function's."""
 _MOST_KINDS = 64
@@ -120,7 +115,7 @@ class ScoreFunction:
         check_negatives(negatives, len(heads), side)
         given = self._bound(entity, tail, tables)
         count, chunk = negatives.shape[1], len(heads) // max(len(negatives), 1)
-        if chunk >= (_LEAST_CHUNK if _is_inference(given) else _LEAST_OTHER_CHUNK):
+        if chunk >= _least_chunk(given):
             candidates = self._candidates_of(given)
             scores = candidates.chunks(given, (heads, rels, tails), side, negatives)
             if scores is not None:
@@ -214,12 +209,15 @@ class ScoreFunction:
         return scores
 
 
-def _is_inference(given: ScoreTables) -> bool:
-    """Whether tables are read by kernels, and no gradients are needed."""
+def _least_chunk(given: ScoreTables) -> int:
+    """How many triples have to share negatives for these to be gathered and multiplied.
+
+    Fewer make too little of each row: they are read edge by edge. There, gradients take longer than
+    those of products, and tables that are not float32 have no kernels.
+    """
     tables = (*given.entities.values(), *given.weights.values())
-    return all(table.dtype is torch.float32 for table in tables) and not needs_gradients(
-        lambda: tables
-    )
+    has_kernels = all(table.dtype is torch.float32 for table in tables)
+    return 32 if has_kernels and not needs_gradients(lambda: tables) else 4
 
 
 @overload

@@ -32,7 +32,7 @@ from hetune.variants.program.nodes import (
 )
 
 _MOST_PARTS = 8
-"""Of equal width, that columns are picked in one by one."""
+"""Of equal width, that are picked one by one."""
 
 
 def with_picked_columns(program: Program) -> tuple[Program, Mapping[str, Expression]]:
