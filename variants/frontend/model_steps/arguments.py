@@ -116,9 +116,7 @@ _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 def _form(module: nn.Module, values: Mapping[str, Any]) -> CallForm:
     lists = [n for n, v in values.items() if _is_integer(v) and v.dim() == 2 and len(v) == 2]
     if not lists:
-        raise NotTraceable(
-            f"there is no edge_index of integers among its arguments: {EXAMPLE}"
-        )
+        raise NotTraceable(f"there is no edge_index of integers among its arguments: {EXAMPLE}")
     edges = lists[0]
     count = values[edges].shape[1]
     features: dict[str, tuple[int, ...]] = {}
