@@ -330,7 +330,7 @@ class GraphIndex(Steps):
         return found
 
     def release(self) -> None:
-        """As of `Steps`; what is made at once of a small graph's edges goes with its last kernel."""
+        """As of `Steps`; what a small graph has made at once goes with the last kernel."""
         with self._lock:
             super().release()
             small: SmallIndex | None = self._built.get("small")
