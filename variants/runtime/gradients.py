@@ -13,8 +13,10 @@ from torch import Tensor
 from hetune.variants.backends.base import Backend
 from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import MemoryLimitError, ProgramError
+from hetune.variants.graph.float_memory import zeros_like_rows
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.reverse import reversed_graph
+from hetune.variants.graph.row_sums import add_rows
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.passes.backward import backward, backward_by_edges
 from hetune.variants.passes.edge_gradients import EdgeTerm, Gradient, names_of
@@ -29,7 +31,6 @@ from hetune.variants.runtime.domain import split_relations
 from hetune.variants.runtime.float32_range import Overflow, may_differ
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.plan_inputs import weights_of
-from hetune.variants.runtime.row_sums import add_rows
 from hetune.variants.runtime.warm import Progress, compile_kernels
 
 _Done = TypeVar("_Done")
@@ -259,7 +260,7 @@ def _sum_of(terms: tuple[EdgeTerm, ...], rows: Rows, graph: HeteroGraph) -> Tens
     first = rows[terms[0].rows]
     count = graph.num_etypes if terms[0].end is End.NONE else graph.num_nodes
     ids = {End.SRC: graph.src, End.DST: graph.dst, End.NONE: graph.etype}
-    found = first.new_zeros(count, *first.shape[1:])
+    found = zeros_like_rows(count, first)
     for term in terms:
         add_rows(found, ids[term.end], rows[term.rows].view_as(first), term.factor)
     return found

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from hetune.variants.graph.row_sums import add_rows
 from hetune.variants.graph.threads import using_threads
-from hetune.variants.runtime.row_sums import add_rows
 
 
 @pytest.mark.parametrize("shape", [(), (7,), (3, 16)])

@@ -32,7 +32,7 @@ def add_rows(out: Tensor, ids: Tensor, rows: Tensor, factor: float) -> None:
 
 @cache
 def _function() -> Any:
-    library = load_packaged("hetune.variants.runtime", "row_sums.cpp", "row-sums", "sums of rows")
+    library = load_packaged("hetune.variants.graph", "row_sums.cpp", "row-sums", "sums of rows")
     function = library.hetune_add_rows
     pointer, count = ctypes.c_void_p, ctypes.c_int64
     function.argtypes = pointer, count, pointer, pointer, count, ctypes.c_float, count
