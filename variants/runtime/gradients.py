@@ -28,6 +28,7 @@ from hetune.variants.program.nodes import End, Program, Space, Type, operands
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.choice import Choice
 from hetune.variants.runtime.domain import split_relations
+from hetune.variants.runtime.edge_rows import EdgeOrders, EdgeRows, in_graph_order
 from hetune.variants.runtime.float32_range import Overflow, may_differ
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.plan_inputs import weights_of
@@ -35,8 +36,8 @@ from hetune.variants.runtime.warm import Progress, compile_kernels
 
 _Done = TypeVar("_Done")
 _FITTING = GraphSlot[int, int]()
-Rows = Mapping[str, Tensor]
-"""Tensors [rows, *row shape] by the names of a program."""
+Rows = Mapping[str, Tensor | EdgeRows]
+"""Tensors [rows, *row shape] by the names of a program; edges in whatever order."""
 
 
 class StageRunner:
@@ -70,7 +71,9 @@ class StageRunner:
         graph, program = self._graph(graph), self._stage.program
         return {name: _bytes(program.type_of(name), graph) for name in program.results}
 
-    def run(self, graph: HeteroGraph, policy: Policy, values: Rows) -> dict[str, Tensor]:
+    def run(
+        self, graph: HeteroGraph, policy: Policy, values: Rows
+    ) -> Mapping[str, Tensor | EdgeRows]:
         """Its results by name.
 
         Args:
@@ -83,17 +86,33 @@ class StageRunner:
             CompileError: A variant does not compile.
         """
         graph, program = self._graph(graph), self._stage.program
-        given = {name: values[name] for name in self.reads}
         if self._is_interpreted:
-            return _interpreted(program, given, graph, torch.float32)
+            return self._interpreted(graph, values, torch.float32)
+        known = {name: values[name] for name in self.reads}
+        given = {n: v.rows if isinstance(v, EdgeRows) else v for n, v in known.items()}
+        places = {name: v.places for name, v in known.items() if isinstance(v, EdgeRows)}
         chosen, _ = self._runs.next(self._variants, graph, policy)
         weights = weights_of(chosen.variant.plan, given, graph, torch.float32)
         rows = {param.name: given[param.name] for param in program.params if param.role != "weight"}
         overflow = Overflow()
-        results = self._runs.run(graph, chosen, policy, rows, weights, None, overflow)
+        orders = EdgeOrders(places, kept=True)
+        run = graph, chosen, policy, rows, weights, None, overflow
+        results = self._runs.run(*run, orders=orders)
         if overflow.happened and may_differ(results, given.values()):
-            return _interpreted(program, given, graph, torch.float64)
-        return dict(zip(program.results, results, strict=True))
+            return self._interpreted(graph, values, torch.float64)
+        left = self._runs.executable(chosen.variant, graph).results.places
+        return {
+            name: EdgeRows(found, left)
+            if left is not None and program.type_of(name).space is Space.EDGE
+            else found
+            for name, found in zip(program.results, results, strict=True)
+        }
+
+    def _interpreted(
+        self, graph: HeteroGraph, values: Rows, dtype: torch.dtype
+    ) -> dict[str, Tensor]:
+        given = {name: in_graph_order(values[name]) for name in self.reads}
+        return _interpreted(self._stage.program, given, graph, dtype)
 
     def choice(self, graph: HeteroGraph, policy: Policy) -> Choice | None:
         """What suits a graph, and why; None of what is interpreted.
@@ -172,14 +191,16 @@ class GradientRunner:
             MemoryLimitError: No variant fits the limit.
             CompileError: A variant does not compile.
         """
-        known, policy = dict(values), in_stages(policy)
+        known, policy = dict[str, Tensor | EdgeRows](values), in_stages(policy)
         for i, stage in enumerate(self.stages):
             known |= self._within(stage.run, i, graph, policy)(known)
             for name in stage.reads:
                 if self._last_read[name] == i and name not in self._kept:
                     del known[name]
         return {
-            name: known[result] if isinstance(result, str) else _sum_of(result, known, graph)
+            name: in_graph_order(known[result])
+            if isinstance(result, str)
+            else _sum_of(result, known, graph)
             for name, result in zip(self._wanted, self._results, strict=True)
         }
 
@@ -257,12 +278,12 @@ def _gradients(
 
 
 def _sum_of(terms: tuple[EdgeTerm, ...], rows: Rows, graph: HeteroGraph) -> Tensor:
-    first = rows[terms[0].rows]
+    first = in_graph_order(rows[terms[0].rows])
     count = graph.num_etypes if terms[0].end is End.NONE else graph.num_nodes
     ids = {End.SRC: graph.src, End.DST: graph.dst, End.NONE: graph.etype}
     found = zeros_like_rows(count, first)
     for term in terms:
-        add_rows(found, ids[term.end], rows[term.rows].view_as(first), term.factor)
+        add_rows(found, ids[term.end], in_graph_order(rows[term.rows]).view_as(first), term.factor)
     return found
 
 
@@ -310,7 +331,7 @@ def in_stages(policy: Policy) -> Policy:
 
 
 def _interpreted(
-    program: Program, given: Rows, graph: HeteroGraph, dtype: torch.dtype
+    program: Program, given: Mapping[str, Tensor], graph: HeteroGraph, dtype: torch.dtype
 ) -> dict[str, Tensor]:
     values = {
         param.name: given[param.name].reshape(-1, *param.type.shape).to(dtype)

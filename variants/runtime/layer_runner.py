@@ -28,6 +28,7 @@ from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.calls import Policy, about_seconds
 from hetune.variants.runtime.choice import Choice, Chosen, check_variant, is_replayed
 from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.edge_rows import IN_GRAPH_ORDER, EdgeOrders
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.float32_range import Overflow
 from hetune.variants.runtime.layer_use import LayerUse
@@ -219,6 +220,7 @@ class LayerRunner:
         out: Tensor | None,
         overflow: Overflow,
         is_timed: bool = False,
+        orders: EdgeOrders = IN_GRAPH_ORDER,
     ) -> tuple[Tensor, ...]:
         """The results of what was chosen, as `Executable.run` gives it; replayed where it pays.
 
@@ -231,6 +233,7 @@ class LayerRunner:
             out: As of `Executable.run`.
             overflow: As there.
             is_timed: Whether the caller compares times, so that all runs have the same threads.
+            orders: As of `Executable.run`, where runs are not replayed.
 
         Raises:
             InputError: A tensor's dtype, shape or device does not fit.
@@ -248,11 +251,11 @@ class LayerRunner:
         if must is False:
             watch = None if is_timed else self._watch(chosen, graph)
             if watch is None:
-                return executable.run(inputs, weights, out, overflow=overflow)
+                return executable.run(inputs, weights, out, overflow=overflow, orders=orders)
             threads, clock = watch.threads, _Clock()
             record_used_threads(threads)
             with using_threads(threads) if threads == 1 else nullcontext():
-                results = executable.run(inputs, weights, out, clock, overflow)
+                results = executable.run(inputs, weights, out, clock, overflow, orders)
             watch.record(threads, clock.seconds)
             return results
         replays = self.use_of(graph).replays(must or False, self.recorder)

@@ -44,6 +44,11 @@ class Results:
                 self._places = torch.empty_like(order).index_copy_(0, order.long(), places)
 
     @property
+    def places(self) -> Tensor | None:
+        """Where launches leave each edge of the graph, int32 [E]; None: where it has them."""
+        return self._places
+
+    @property
     def are_reordered(self) -> bool:
         """Whether launches write some of them elsewhere, in another order."""
         return self._places is not None
@@ -94,12 +99,19 @@ class Results:
             return torch.empty(rows, *kind.shape, dtype=torch.float32, device=self._device)
         return self._workspace.results.take(rows * kind.width).view(rows, *kind.shape)
 
-    def written(self, results: tuple[Tensor, ...]) -> dict[str, Tensor]:
-        """The buffers of those that launches write where they are returned."""
+    def written(
+        self, results: tuple[Tensor, ...], *, keeps_order: bool = False
+    ) -> dict[str, Tensor]:
+        """The buffers of those that launches write where they are returned.
+
+        Args:
+            results: What `allocate` gives.
+            keeps_order: Whether rows of edges stay in the index's order.
+        """
         return {
             name: rows if rows.shape == shape else rows.view(shape)
             for (name, kind, _), rows, shape in zip(self._kinds, results, self._stored, strict=True)
-            if self._places is None or kind.space is not Space.EDGE
+            if keeps_order or self._places is None or kind.space is not Space.EDGE
         }
 
     def reorder(self, results: tuple[Tensor, ...], buffers: Mapping[str, Tensor]) -> None:
