@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from hetune.variants.errors import GraphError, InputError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
-from hetune.variants.frontend.call import Call, RepeatReader
+from hetune.variants.frontend.call import Call, LooseEdges, RepeatReader
 from hetune.variants.frontend.edge_errors import check_edge_dict, check_edge_tensors
 from hetune.variants.frontend.tracing.arguments import as_plain, of_one_width
 from hetune.variants.frontend.tracing.sparse_tensors import is_sparse, made_of
@@ -119,6 +119,17 @@ class LayerCall(Call):
         if isinstance(self._edges, tuple) and [*map(id, edges)] == [*map(id, self._edges)]:
             return lambda args: LayerCall(adapter, args[0], (args[1], args[2]))
         return None
+
+    def loose_edges(self) -> LooseEdges | None:
+        """Where edge tensors of a layer with one type of nodes were given."""
+        adapter, x = self._adapter, self.x
+        if not isinstance(x, Tensor) or not isinstance(self._edges, tuple):
+            return None
+        (edge_index, etype), ends = self._edges, (1, 0) if adapter.is_reversed else (0, 1)
+        if etype.shape != edge_index.shape[1:] or x.shape[1] != adapter.width:
+            return None
+        src, dst = (edge_index[end] for end in ends)
+        return LooseEdges(src, dst, etype, len(x), {"x": x}, (adapter.result_width,))
 
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Tensor | dict[str, Tensor]:
         """The result [N, width] as the call wants it: dictionaries get views per node type."""

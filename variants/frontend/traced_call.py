@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from hetune.variants.errors import GraphError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.frontend.autocast import full_precision
-from hetune.variants.frontend.call import Call, RepeatReader
+from hetune.variants.frontend.call import Call, LooseEdges, RepeatReader
 from hetune.variants.frontend.calls import joined
 from hetune.variants.frontend.edge_errors import check_edge_tensors
 from hetune.variants.frontend.traced_graphs import (
@@ -303,6 +303,22 @@ class TracedCall(Call):
             return TracedCall(reader, module, replace(blank, values=given), mode, recordings)
 
         return read
+
+    def loose_edges(self) -> LooseEdges | None:
+        """Where nodes and edges are of one type, and the program's result is the call's."""
+        arguments = self._arguments
+        if arguments.sources or arguments.edge_features or not self.takes_out:
+            return None
+        try:
+            arguments.check_edges()
+            traced = self._traced()
+        except (GraphError, NotTraceable):
+            return None
+        if traced.kinds or traced.result_shape is None:
+            return None
+        rows = {name: self._rows(name) for name in traced.rows} | dict(traced.constants)
+        edges = traced.src, traced.dst, None, arguments.num_nodes
+        return LooseEdges(*edges, rows, traced.result_shape)
 
     def _rows(self, feature: str) -> Tensor:
         parts = [self._arguments.values[name] for name in self._reader.traced.rows[feature]]

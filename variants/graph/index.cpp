@@ -659,4 +659,41 @@ EXPORT int64_t hetune_index_small(const int32_t* src, const int32_t* dst, const 
     });
 }
 
+// hetune_index_small of ids as they are given, checked, and written where launches read it.
+//
+// `given` has the address, bytes and stride of sources, destinations and types (address 0: all are
+// of type 0); edges, nodes, etypes, wanted_blocks, groups and fields; room for int32 [3 * edges],
+// where indexes and what is found go. Then come pairs of addresses and numbers: of as many pointers
+// as `pointers` says, with places of fields, and of `counts`, with places in what is found. Returns
+// a negative number where an id is out of range, too.
+EXPORT int64_t hetune_index_rebind(const int64_t* given, int64_t pointers, int64_t counts) {
+    const int64_t edges = given[9], nodes = given[10], etypes = given[11];
+    int32_t* const ids = reinterpret_cast<int32_t*>(given[15]);
+    int32_t* const out = reinterpret_cast<int32_t*>(given[16]);
+    int64_t* const found = reinterpret_cast<int64_t*>(given[17]);
+    for (int64_t column = 0; column < 3; ++column) {
+        const int64_t* const told = given + 3 * column;
+        int32_t* const own = ids + column * edges;
+        if (told[0] == 0) {
+            std::fill(own, own + edges, 0);
+            continue;
+        }
+        const void* const data = reinterpret_cast<const void*>(told[0]);
+        const int64_t limit = column == 2 ? etypes : nodes;
+        if (hetune_index_own_ids(data, told[1], told[2], edges, limit, own) < edges) return -2;
+    }
+    const int32_t ntype = 0;
+    const int64_t in_place = hetune_index_small(ids, ids + edges, ids + 2 * edges, &ntype, 0, edges,
+                                                nodes, nodes, etypes, given[12], given[13],
+                                                given[14], out, found);
+    const int64_t* pair = given + 18;
+    for (int64_t i = 0; i < pointers; ++i, pair += 2) {
+        *reinterpret_cast<int32_t**>(pair[0]) = out + found[pair[1]];
+    }
+    for (int64_t i = 0; i < counts; ++i, pair += 2) {
+        *reinterpret_cast<int64_t*>(pair[0]) = found[pair[1]];
+    }
+    return in_place;
+}
+
 }  // extern "C"

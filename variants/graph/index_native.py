@@ -125,6 +125,15 @@ def small(*given: torch.Tensor | int) -> int:
     return _call("small", *given)
 
 
+def rebind(*given: int) -> int:
+    """As `small`, of ids that are checked on the way, as `ReusedIndex` asks for it.
+
+    Returns:
+        As `small`; a negative number where an id is out of range.
+    """
+    return int(_function("rebind", len(given))(*given))
+
+
 def sort_by_key(keys: torch.Tensor, buckets: int) -> torch.Tensor:
     """Stable argsort of keys in [0, buckets)."""
     count = keys.numel()

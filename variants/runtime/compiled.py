@@ -39,6 +39,7 @@ from hetune.variants.runtime.layer_sharing import LayerSharing
 from hetune.variants.runtime.layer_status import LastCall, LayerStatus
 from hetune.variants.runtime.layer_use import LayerUse
 from hetune.variants.runtime.modes import transform
+from hetune.variants.runtime.new_graphs import NewGraphs
 from hetune.variants.runtime.repeated_calls import RepeatedBatch, RepeatedCall, repeated
 from hetune.variants.runtime.supported_calls import SupportedCall, supported_call
 from hetune.variants.runtime.training import Training, trains_weights
@@ -80,7 +81,7 @@ class CompiledLayer(ModuleWrapper):
         self._sharing, self._last = sharing or LayerSharing(), LastCall()
         self._graph_calls: GraphCalls | None = None
         self._repeated: RepeatedBatch | RepeatedCall | None = None
-        self._kinds = CallKinds[CompiledLayer]()
+        self._kinds, self._new_graphs = CallKinds[CompiledLayer](), NewGraphs(self._runs, policy)
         self.training = module.training
         self.module = module
         found = self._adapted(call)
@@ -149,8 +150,8 @@ class CompiledLayer(ModuleWrapper):
         if torch.compiler.is_dynamo_compiling():
             if torch.compiler.is_exporting():
                 return self.module(*args, **kwargs)
-            is_free = variant is None and memory_limit is None and out is None
-            found = self._graph_calls.call(args, kwargs) if is_free and self._graph_calls else None
+            calls = self._graph_calls if _is_free((variant, memory_limit, out)) else None
+            found = calls.call(args, kwargs) if calls else None
             if found is not None:
                 return found
         return self._run(args, kwargs, variant, memory_limit, out)
@@ -183,7 +184,11 @@ class CompiledLayer(ModuleWrapper):
         """The result of a call like the last one, and None of any other."""
         known = self._repeated.supported(self.module, args) if self._repeated else None
         if known is None or not (options[2] is None or known[1].takes_out):
-            return None
+            return (
+                self._new_graphs.result(self.module, args, self._last)
+                if _is_free(options)
+                else None
+            )
         _, call, graph = known
         try:
             return call.result(graph, self._results(known, options, call.inputs(graph)))
@@ -211,8 +216,12 @@ class CompiledLayer(ModuleWrapper):
         else:
             if isinstance(found, Unsupported):
                 return self._fall_back(original, found, args, kwargs, options)
-            if not (kwargs or self._last.has_gradients) and self._last.repeats(prepared[2]):
-                self._repeated = repeated(*prepared, args)
+            if not (kwargs or self._last.has_gradients):
+                if self._last.repeats(prepared[2]):
+                    self._repeated = repeated(*prepared, args)
+                elif _is_free(options):
+                    ran = self._promoted, self._last, self._weights
+                    self._new_graphs.learn(prepared, args, *ran)
             return found
         rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, (*options[:2], None))
         if out is None:
@@ -398,3 +407,7 @@ class CompiledLayer(ModuleWrapper):
     def extra_repr(self) -> str:
         """How many variants there are, and of which backend."""
         return f"variants={len(self._promoted)}, backend={self._runs.backend.name!r}"
+
+
+def _is_free(options: CompiledOptions) -> bool:
+    return all(option is None for option in options)
