@@ -21,7 +21,7 @@ from hetune.variants.graph import CanonicalEtype, HeteroGraph, from_edge_index_d
 from hetune.variants.graph.lazy_tensors import is_lazy
 from hetune.variants.graph.reverse import reversed_graph
 
-_INTEGERS = (torch.int16, torch.int32, torch.int64)
+_INTEGERS = torch.int16, torch.int32, torch.int64
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 _NAMES = "int16, int32 or int64"
 TRACED = "traced"
@@ -122,14 +122,13 @@ class LayerCall(Call):
 
     def loose_edges(self) -> LooseEdges | None:
         """Where edge tensors of a layer with one type of nodes were given."""
-        adapter, x = self._adapter, self.x
-        if not isinstance(x, Tensor) or not isinstance(self._edges, tuple):
+        adapter, x, edges = self._adapter, self.x, self._edges
+        if not (isinstance(x, Tensor) and isinstance(edges, tuple) and adapter.takes_any_graph):
             return None
-        (edge_index, etype), ends = self._edges, (1, 0) if adapter.is_reversed else (0, 1)
-        if etype.shape != edge_index.shape[1:] or x.shape[1] != adapter.width:
+        if edges[1].shape != edges[0].shape[1:] or x.shape[1] != adapter.width:
             return None
-        src, dst = (edge_index[end] for end in ends)
-        return LooseEdges(src, dst, etype, len(x), {"x": x}, (adapter.result_width,))
+        src, dst = reversed(tuple(edges[0])) if adapter.is_reversed else tuple(edges[0])
+        return LooseEdges(src, dst, edges[1], len(x), {"x": x}, (adapter.result_width,))
 
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Tensor | dict[str, Tensor]:
         """The result [N, width] as the call wants it: dictionaries get views per node type."""

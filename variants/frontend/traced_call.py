@@ -90,6 +90,8 @@ def read_in_float32(
 
 
 _DEVICES = ("cpu", "cuda")
+_FEW = 2
+"""So many rows are never broadcast to others."""
 
 
 def dtype_of(module: nn.Module) -> torch.dtype:
@@ -306,19 +308,18 @@ class TracedCall(Call):
 
     def loose_edges(self) -> LooseEdges | None:
         """Where nodes and edges are of one type, and the program's result is the call's."""
-        arguments = self._arguments
-        if arguments.sources or arguments.edge_features or not self.takes_out:
+        arguments, traced = self._arguments, self._reader.traced
+        if arguments.sources or arguments.edge_features or traced.kinds or not self.takes_out:
             return None
-        try:
-            arguments.check_edges()
-            traced = self._traced()
-        except (GraphError, NotTraceable):
+        assert traced.result_shape is not None
+        with full_precision(arguments.device.type):
+            found = self._recordings.run(arguments.num_nodes, None, arguments.values)
+        if found is None or arguments.num_nodes < _FEW or len(found["src"]) < _FEW:
             return None
-        if traced.kinds or traced.result_shape is None:
-            return None
-        rows = {name: self._rows(name) for name in traced.rows} | dict(traced.constants)
-        edges = traced.src, traced.dst, None, arguments.num_nodes
-        return LooseEdges(*edges, rows, traced.result_shape)
+        rows = {name: self._rows(name) for name in traced.rows}
+        rows |= {name: found[name] for name in traced.constants}
+        ends = found["src"], found["dst"]
+        return LooseEdges(*ends, None, arguments.num_nodes, rows, traced.result_shape)
 
     def _rows(self, feature: str) -> Tensor:
         parts = [self._arguments.values[name] for name in self._reader.traced.rows[feature]]

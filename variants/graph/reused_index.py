@@ -84,8 +84,8 @@ class ReusedIndex:
         given, edges = self._given, src.numel()
         for at, ids in ((0, src), (3, dst), (6, etype)):
             if ids is not None:
-                given[at : at + 3] = ids.data_ptr(), ids.element_size(), ids.stride(0)
-        given[9:11] = edges, num_nodes
+                given[at : at + 3] = [ids.data_ptr(), ids.element_size(), ids.stride(0)]
+        given[9:11] = [edges, num_nodes]
         given[12] = num_blocks
         in_place = index_native.rebind(*self._arguments)
         return None if in_place < 0 else in_place == edges

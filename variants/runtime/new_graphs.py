@@ -35,7 +35,7 @@ from hetune.variants.runtime.supported_calls import SupportedCall
 from hetune.variants.runtime.thread_watch import ThreadWatch
 from hetune.variants.runtime.weights import WeightCache, Weights
 
-_MOST_SIZES = 16
+_MOST_SIZES = 8
 _MOST_SEEN = 32
 """Graphs that are known to come back, as many as a layer remembers: they get an object."""
 
@@ -66,8 +66,10 @@ class NewGraphs:
         calls = self._calls
         if calls is None or not self._runs.expects_new(self._policy):
             return None
-        if not calls.has(args) or self._came_before(args):
+        if not calls.has(args) or self.has_seen(args):
             return None
+        if self._rows is not None and self._rows() is args[0]:
+            return None  # whether it is mostly zeros is worth a look
         if (edges := calls.edges(module, args)) is None:
             return None
         counts = edges.num_nodes, edges.num_nodes, len(edges.src)
@@ -78,18 +80,19 @@ class NewGraphs:
             self._calls = None  # numbers like these may come again, each time to run twice
         else:
             last.set(of_size.variant, None)
+            self._remember(args)
         return found
 
-    def _came_before(self, args: tuple[Any, ...]) -> bool:
-        """Whether features or edges did, as far as is known; these are remembered."""
+    def has_seen(self, args: tuple[Any, ...]) -> bool:
+        """Whether the edges of a call are those of one before, as far as is known."""
+        seen = self._seen.get(id(args[1])) if len(args) > 1 else None
+        return seen is not None and seen() is args[1]
+
+    def _remember(self, args: tuple[Any, ...]) -> None:
         x, edge_index, *_ = args
-        seen, rows = self._seen.get(id(edge_index)), self._rows
-        if (seen is not None and seen() is edge_index) or (rows is not None and rows() is x):
-            return True
         self._seen[id(edge_index)], self._rows = weakref.ref(edge_index), weakref.ref(x)
         while len(self._seen) > _MOST_SEEN:
             self._seen.popitem(last=False)
-        return False
 
     def learn(
         self,
@@ -109,26 +112,26 @@ class NewGraphs:
             kept: Weights of the layer.
         """
         (adapter, call, graph), backend = prepared, self._runs.backend
-        if not self._runs.expects_new(self._policy) or not isinstance(backend, CppBackend):
+        if type(graph) is not HeteroGraph or not isinstance(backend, CppBackend):
             return
-        if type(graph) is not HeteroGraph or max(graph.num_nodes, graph.num_edges) >= SMALL:
+        variant, size = variants[last.variant or ""], max(graph.num_nodes, graph.num_edges)
+        if size >= SMALL or not self._runs.is_of_size(variant.id, graph, self._policy):
             return
-        variant = variants[last.variant or ""]
         weights = kept.weights(variant.plan, adapter, graph, call.edges)
-        size = size_of(graph.num_nodes, graph.num_targets, graph.num_edges)
-        known = self._sizes.get(size)
+        sizes = size_of(graph.num_nodes, graph.num_targets, graph.num_edges)
+        known = self._sizes.get(sizes)
         if self._calls and known is not None and known.weights.version is weights.version:
             return
         if not weights.fit or call.loose_edges() is None:
             return
         calls = _CallsAlike.of(adapter, call.repeat_reader(args), args)
-        runs = SmallRuns.of(variant, graph, backend, weights.tensors, size[:3])
+        runs = SmallRuns.of(variant, graph, backend, weights.tensors, sizes[:3])
         if calls is None or runs is None:
             return
         if len(self._sizes) >= _MOST_SIZES:
             self._sizes.clear()
         self._calls = calls
-        self._sizes[size] = _OfSize(
+        self._sizes[sizes] = _OfSize(
             variant.id, runs, weights, self._runs.watch(Chosen(variant), graph)
         )
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.lazy_tensors import materialized
+from hetune.variants.graph.reused_index import ReusedIndex
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.apply import apply_map
@@ -175,7 +177,7 @@ def constants_of(
 
 
 def derived_constants(
-    plan: Plan, given: Mapping[str, Tensor], index_of: Callable[[str], Any]
+    plan: Plan, given: Mapping[str, Tensor], index_of: Callable[[str], GraphIndex | ReusedIndex]
 ) -> dict[str, Tensor]:
     """Those that plans compute of others and of the graph.
 
@@ -201,12 +203,14 @@ def is_of_all_edges(plan: Plan) -> bool:
     return are_into and all(_group_of(let) == ALL_EDGES for let in plan.constants)
 
 
-def _constant(let: Let, made: Mapping[str, Tensor], program: Program, index: Any) -> Tensor:
+def _constant(
+    let: Let, made: Mapping[str, Tensor], program: Program, index: GraphIndex | ReusedIndex
+) -> Tensor:
     match let.op:
         case Count(space=Space.DST_PAIR):
             return index.dst_pair_count
         case Count(space=Space.SRC_PAIR):
-            return index.src_pair_of_edge.bincount(minlength=index.num_src_pairs).float()
+            return index.src_pair_of_edge.bincount(minlength=index.src_pair_node.numel()).float()
         case Count(end=End.SRC):
             return index.csc_indptr.diff().float()
         case Count():

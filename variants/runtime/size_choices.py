@@ -57,6 +57,10 @@ class SizeChoices:
             self._ids[key] = policy.choice(variants, graph).id
         return self._ids[key]
 
+    def is_chosen(self, variant: str, graph: HeteroGraph, policy: Policy) -> bool:
+        """Whether it was chosen for graphs of this size, without a limit."""
+        return self._ids.get((*_size(graph), 0, policy.weights_change)) == variant
+
     def use_of(self, graph: HeteroGraph) -> LayerUse:
         """What graphs of this size share of it."""
         size = _size(graph)

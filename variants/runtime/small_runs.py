@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from hetune.variants.backends.base import SCRATCH, TERMS
+from hetune.variants.backends.base import SCRATCH
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.cpp.reused_launch import ReusedLaunch
 from hetune.variants.frontend.call import LooseEdges
@@ -18,17 +18,18 @@ from hetune.variants.graph.lazy_tensors import materialized
 from hetune.variants.graph.reused_index import ReusedIndex
 from hetune.variants.graph.row_groups import num_blocks
 from hetune.variants.graph.threads import kernel_threads
-from hetune.variants.kernel.nodes import Schedule
+from hetune.variants.kernel.nodes import Outer, Schedule
 from hetune.variants.kernel.scratch import scratch_for
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.variants import Variant
-from hetune.variants.program.nodes import ALL_EDGES, Space, Type
+from hetune.variants.program.nodes import Space
 from hetune.variants.runtime.memory import ELEMENT, lay_out
 from hetune.variants.runtime.plan_facts import facts_of
 from hetune.variants.runtime.plan_inputs import derived_constants, is_of_all_edges
 from hetune.variants.runtime.workspace import allocate
 
-_OF_NODES = (Space.NODE, Space.SOURCE)
+_MOST_BYTES = 1 << 23
+"""Of memory: where runs take more, it is not to be kept, and a graph object costs little beside."""
 
 
 class SmallRuns:
@@ -80,42 +81,28 @@ class SmallRuns:
             weights: What it reads of them; they are kept.
             size: Bits of the numbers of nodes, targets and edges.
         """
-        plan, facts = variant.plan, facts_of(variant.plan)
-        small = GraphIndex.of(graph).small()
-        kinds = [param.type.space for param in plan.program.params if param.role != "weight"]
-        results = [plan.program.type_of(name).space for name in plan.program.results]
+        plan, small = variant.plan, GraphIndex.of(graph).small()
         schedules = [each for each in variant.schedules if isinstance(each, Schedule)]
         block_nodes = {schedule.block_nodes for schedule in schedules}
-        if small is None or not is_of_all_edges(plan) or facts.reordered or results != [Space.NODE]:
-            return None
-        if len(block_nodes) != 1 or not {*kinds} <= {Space.NODE, Space.EDGE}:
+        if small is None or len(block_nodes) > 1 or not _fits(plan):
             return None
         nodes, _, edges = ((1 << bits) - 1 for bits in size)
-        most = {Space.EDGE: edges, Space.SRC_PAIR: edges, Space.DST_PAIR: edges}
-        most |= dict.fromkeys(_OF_NODES, nodes)
+        most = dict.fromkeys((Space.EDGE, Space.SRC_PAIR, Space.DST_PAIR), edges)
+        most |= dict.fromkeys((Space.NODE, Space.SOURCE), nodes)
         fixed = {Space.SHARED: 1, Space.NTYPE: 1, Space.ETYPE: graph.num_etypes}
-
-        def rows(space: str, group: str = ALL_EDGES) -> int:
-            return most[Space(space)]
-
-        def buffer_rows(kind: Type) -> int:
-            return {**most, **fixed}[kind.space]
-
-        layouts = [scratch_for(launch, rows) for launch in plan.launches]
+        layouts = [scratch_for(launch, lambda of, _: most[Space(of)]) for launch in plan.launches]
         made = [
             ReusedLaunch.of(backend.loaded(launch, schedule), layout, fixed)
             for launch, schedule, layout in zip(plan.launches, schedules, layouts, strict=True)
         ]
-        launches = tuple(launch for launch in made if launch is not None)
-        if len(launches) < len(made) or not all(
-            small.has(p for _, p in each.arrays) for each in launches
-        ):
+        launches = tuple(each for each in made if each and small.has(p for _, p in each.arrays))
+        if len(launches) < len(made):
             return None
-        if any(name == TERMS for launch in launches for _, name in launch.code.buffers):
+        arena = lay_out(plan, lambda kind: {**most, **fixed}[kind.space])
+        stride = max(layout.stride for layout in layouts) * kernel_threads()
+        if arena.arena_bytes + stride * ELEMENT > _MOST_BYTES:
             return None
-        arena = lay_out(plan, buffer_rows)
-        memory = allocate(arena.arena_bytes // ELEMENT)
-        scratch = allocate(max(layout.stride for layout in layouts) * kernel_threads())
+        memory, scratch = allocate(arena.arena_bytes // ELEMENT), allocate(stride)
         addresses = {name: memory.data_ptr() + at for name, at in arena.offsets.items()}
         addresses |= {name: tensor.data_ptr() for name, tensor in weights.items()}
         addresses[SCRATCH] = scratch.data_ptr()
@@ -124,8 +111,8 @@ class SmallRuns:
             edges,
             nodes,
             graph.num_etypes,
-            max(num_blocks(nodes, block), num_blocks(nodes // 2, block), 8),
-            facts.groups,
+            num_blocks(nodes, block),
+            facts_of(plan).groups,
             [pair for launch in launches for pair in launch.arrays],
             [pair for launch in launches for pair in launch.lengths],
         )
@@ -142,6 +129,8 @@ class SmallRuns:
             not as many as they should be.
         """
         nodes = edges.num_nodes
+        if edges.src.shape != edges.dst.shape or edges.src.dim() != 1:
+            return None
         blocks = num_blocks(nodes, self._block_nodes)
         is_in_order = self._index.rebind(edges.src, edges.dst, edges.etype, nodes, blocks)
         if is_in_order is None:
@@ -170,3 +159,13 @@ class SmallRuns:
         """Computes the result, and says whether all numbers stayed within float32."""
         overflowed = [launch(threads) for launch in self._launches]
         return not any(overflowed)
+
+
+def _fits(plan: Plan) -> bool:
+    """Whether a plan reads and writes rows that `SmallRuns` have."""
+    program = plan.program
+    kinds = {param.type.space for param in program.params if param.role != "weight"}
+    results = [program.type_of(name).space for name in program.results]
+    is_plain = results == [Space.NODE] and kinds <= {Space.NODE, Space.EDGE}
+    sums_into_types = any(isinstance(k, Outer) for each in plan.launches for k in each.kernels)
+    return is_plain and not (sums_into_types or facts_of(plan).reordered) and is_of_all_edges(plan)
