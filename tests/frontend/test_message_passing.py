@@ -28,7 +28,6 @@ from hetune.variants.testing.layer_gradients import (
 EDGES = torch.randint(0, 90, (2, 700), generator=torch.Generator().manual_seed(0))
 NODES, OTHERS = 99, EDGES.flip(0)
 REASONS = (
-    r"has rows side by side",
     r"is a sum at sources",
     r"modules of type .* are not supported",
 )

@@ -71,7 +71,7 @@ class SmallIndex:
 
     __slots__ = (
         *("_counts", "_found", "_memory", "_starts", "_steps"),
-        *("addresses", "hubs", "is_in_order", "most", "num_blocks"),
+        *("__weakref__", "addresses", "hubs", "is_in_order", "most", "num_blocks"),
     )
 
     def __init__(

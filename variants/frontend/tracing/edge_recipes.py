@@ -63,14 +63,14 @@ class EdgeRecipe:
         return None
 
     def run(self, num_nodes: int, values: Mapping[str, Any]) -> dict[str, Tensor] | None:
-        """What steps give, ids in int32; None where an id is out of range.
+        """What steps give, ids in int32; None where the steps have to be taken.
 
         Args:
             num_nodes: N.
-            values: Arguments by name: edges are int64 [2, E], on the CPU.
+            values: Arguments by name.
         """
         edges = values[self.edges]
-        if edges.shape[1] + num_nodes >= _LARGEST:
+        if edges.dtype is not torch.int64 or edges.shape[1] + num_nodes >= _LARGEST:
             return None
         found = index_native.scaled_edges(edges, num_nodes, self.loops, self.scale)
         if found is None:
