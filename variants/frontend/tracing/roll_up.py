@@ -92,7 +92,9 @@ def rolled_up(recorder: ProgramRecorder, results: Sequence[str]) -> RolledUp:
         masks = {name: (mask,) for name, mask in recorder.masks.items()}
         given = recorder.weights, recorder.constants, *ends[0], recorder.kinds, masks
         return RolledUp(params, lets, names, *given)
-    of_edges = any(not recorder.is_of_nodes(name) for name in (*recorder.features, *results))
+    of_edges = not all(map(recorder.is_of_nodes, results)) or any(
+        recorder.types[name].space is Space.EDGE for name in recorder.features
+    )
     if Space.EDGE in recorder.kinds or of_edges:
         raise recorder.sets[1].only
     with recorder.tape:
