@@ -219,12 +219,23 @@ int64_t group_rows(const int32_t* etype, const int32_t* row_ptr, int64_t blocks,
 
 template <class Id>
 int64_t own_ids(const Id* ids, int64_t stride, int64_t count, int64_t limit, int32_t* out) {
-    int64_t first = count;
-    for (int64_t i = count - 1; i >= 0; --i) {
-        const int64_t id = ids[i * stride];
-        out[i] = static_cast<int32_t>(id);
-        if (static_cast<uint64_t>(id) >= static_cast<uint64_t>(limit)) first = i;
+    const auto is_wrong = [limit](int64_t id) {
+        return static_cast<uint64_t>(id) >= static_cast<uint64_t>(limit);
+    };
+    bool found = false;  // without a place, so that the loops are vectors
+    if (stride == 1) {
+        for (int64_t i = 0; i < count; ++i) {
+            out[i] = static_cast<int32_t>(ids[i]);
+            found |= is_wrong(ids[i]);
+        }
+    } else {
+        for (int64_t i = 0; i < count; ++i) {
+            out[i] = static_cast<int32_t>(ids[i * stride]);
+            found |= is_wrong(ids[i * stride]);
+        }
     }
+    int64_t first = found ? 0 : count;
+    while (first < count && !is_wrong(ids[first * stride])) ++first;
     return first;
 }
 
@@ -264,16 +275,16 @@ EXPORT int64_t hetune_index_own_ids(const void* ids, int64_t bytes, int64_t stri
     }
 }
 
-// own_ids of several parts, one after the other in `out`, and shifted: `given` has the address,
-// bytes, stride, count, limit and shift of each. Returns the first part with an id that is not in
-// range, or else their number.
-EXPORT int64_t hetune_index_own_parts(const int64_t* given, int64_t parts, int32_t* out) {
-    for (int64_t p = 0; p < parts; ++p, given += 6) {
+// own_ids of several parts, shifted: `given` has the address, bytes, stride, count, limit and shift
+// of each, and where to write it. Returns the first part with an id that is not in range, or else
+// their number.
+EXPORT int64_t hetune_index_own_parts(const int64_t* given, int64_t parts) {
+    for (int64_t p = 0; p < parts; ++p, given += 7) {
         const void* ids = reinterpret_cast<const void*>(given[0]);
+        int32_t* const out = reinterpret_cast<int32_t*>(given[6]);
         const int64_t count = given[3], shift = given[5];
         if (hetune_index_own_ids(ids, given[1], given[2], count, given[4], out) < count) return p;
-        for (int64_t i = 0; i < count; ++i) out[i] += static_cast<int32_t>(shift);
-        out += count;
+        for (int64_t i = 0; shift && i < count; ++i) out[i] += static_cast<int32_t>(shift);
     }
     return parts;
 }

@@ -15,6 +15,7 @@ from hetune.variants.registry import load_packaged
 
 _RECORD_INTS = 4  # what `struct Edge` and `struct Keyed` take, in int32
 _KEYED_INTS = 2
+_PART_NUMBERS = 7  # of what `hetune_index_own_parts` is told of a part
 _LARGE_BYTES = 4 << 20  # two large pages
 
 
@@ -58,9 +59,9 @@ def _new(count: int) -> torch.Tensor:
     return new
 
 
-def own_ids(ids: torch.Tensor, limit: int, out: torch.Tensor | None = None) -> torch.Tensor | None:
-    """Integers [n] as int32, copied to out [n] if given; None unless all are in [0, limit)."""
-    out = _new(ids.numel()) if out is None else out
+def own_ids(ids: torch.Tensor, limit: int) -> torch.Tensor | None:
+    """Integers [n] as int32; None unless all are in [0, limit)."""
+    out = _new(ids.numel())
     given = ids, ids.element_size(), ids.stride(0), ids.numel(), limit
     return out if _call("own_ids", *given, out) == ids.numel() else None
 
@@ -71,15 +72,38 @@ def own_parts(parts: Sequence[tuple[torch.Tensor, int, int]]) -> torch.Tensor | 
     Args:
         parts: Each with its limit, and what to add to its ids.
     """
-    given = [
-        number
-        for ids, *told in parts
-        for number in (ids.data_ptr(), ids.element_size(), ids.stride(0), ids.numel(), *told)
-    ]
-    out = _new(sum(given[3::6]))
-    numbers = (ctypes.c_int64 * len(given))(*given)
-    found = _call("own_parts", ctypes.addressof(numbers), len(parts), out)
-    return out if found == len(parts) else None
+    out, start, copies = _new(sum(ids.numel() for ids, _, _ in parts)), 0, []
+    for ids, limit, shift in parts:
+        copies.append((limit, shift, out[start : start + ids.numel()]))
+        start += ids.numel()
+    return out if IdCopies(copies).take([ids for ids, _, _ in parts]) else None
+
+
+class IdCopies:
+    """Copies integers to places that stay, again and again.
+
+    Args:
+        parts: The limit of each, what to add to its ids, and where to write them: int32 [n].
+    """
+
+    def __init__(self, parts: Sequence[tuple[int, int, torch.Tensor]]) -> None:
+        told = [(0, 0, 0, out.numel(), *each, out.data_ptr()) for *each, out in parts]
+        numbers = [number for part in told for number in part]
+        self._count, self._numbers = len(parts), (ctypes.c_int64 * len(numbers))(*numbers)
+        self._address = ctypes.addressof(self._numbers)
+
+    def take(self, given: Sequence[torch.Tensor]) -> bool:
+        """Whether all ids are in range; only then they are where they should be.
+
+        Args:
+            given: Integers [n] on the CPU, for each part.
+        """
+        numbers, at = self._numbers, 0
+        for ids in given:
+            numbers[at] = ids.data_ptr()
+            numbers[at + 1], numbers[at + 2] = ids.element_size(), ids.stride(0)
+            at += _PART_NUMBERS
+        return _function("own_parts", 2)(self._address, self._count) == self._count
 
 
 def order_edges(

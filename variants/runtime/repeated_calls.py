@@ -91,9 +91,9 @@ class RepeatedBatch:
 
     def __init__(self, adapter: Adapter, read: RepeatReader, args: tuple[Any, ...]) -> None:
         self._adapter, self._read = adapter, read
-        self._places = [i for i, each in enumerate(args) if _is_plain(each)]
-        self._count, self._rows = len(args), [args[i].shape for i in self._places]
-        self._device = args[self._places[0]].device
+        self._rows = [(i, each.shape) for i, each in enumerate(args) if _is_plain(each)]
+        self._count, self._device = len(args), args[self._rows[0][0]].device
+        self._kind = self._device.type
 
     @classmethod
     def of(cls, adapter: Adapter, call: Call, args: tuple[Any, ...]) -> Self | None:
@@ -106,9 +106,9 @@ class RepeatedBatch:
     def supported(self, module: nn.Module, args: tuple[Any, ...]) -> SupportedCall | None:
         """As of `RepeatedCall`; the call's edges are made a graph."""
         adapter = self._adapter
-        if len(args) != self._count or not is_plain(self._device.type):
+        if len(args) != self._count or not is_plain(self._kind):
             return None
-        for place, shape in zip(self._places, self._rows, strict=True):
+        for place, shape in self._rows:
             rows = args[place]
             if not _is_plain(rows) or rows.shape != shape or rows.device != self._device:
                 return None
