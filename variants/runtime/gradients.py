@@ -55,6 +55,8 @@ class StageRunner:
         self._stage, self._runs = stage, LayerRunner(backend)
         self.limitation = None if stage.is_weights else limitation(stage.program)
         self._is_interpreted = stage.is_weights or self.limitation is not None
+        types = stage.program.types
+        self._edges = [n for n in stage.program.results if types[n].space is Space.EDGE]
 
     @cached_property
     def _variants(self) -> dict[str, Variant]:
@@ -100,13 +102,11 @@ class StageRunner:
         results = self._runs.run(*run, orders=orders)
         if overflow.happened and may_differ(results, given.values()):
             return self._interpreted(graph, values, torch.float64)
-        left = self._runs.executable(chosen.variant, graph).results.places
-        return {
-            name: EdgeRows(found, left)
-            if left is not None and program.type_of(name).space is Space.EDGE
-            else found
-            for name, found in zip(program.results, results, strict=True)
-        }
+        named = dict(zip(program.results, results, strict=True))
+        bound = self._runs.executable(chosen.variant, graph) if self._edges else None
+        if bound is None or (order := bound.results.places) is None:
+            return named
+        return {**named, **{name: EdgeRows(named[name], order) for name in self._edges}}
 
     def _interpreted(
         self, graph: HeteroGraph, values: Rows, dtype: torch.dtype
