@@ -538,6 +538,38 @@ EXPORT int64_t hetune_index_cut_by_type(const int64_t* counts, int64_t etypes, i
     return blocks;
 }
 
+// The edges by type, cut as by `cut_by_type`: into `groups` at most, and `blocks`. What is not needed
+// of them stays empty, behind the others. type_ptr has the first group of each type, and the end;
+// terms numbers the groups of types with several, -1 for others.
+EXPORT int64_t hetune_index_group_edges(const int32_t* etype, int64_t edges, int64_t etypes,
+                                        int64_t most, int64_t step, int64_t groups, int64_t blocks,
+                                        int32_t* rows, int32_t* group_ptr, int32_t* group_etype,
+                                        int32_t* block_ptr, int32_t* terms, int32_t* type_ptr) {
+    return guarded([&] {
+        std::vector<int64_t> counts(etypes), next(etypes + 1);
+        for (int64_t e = 0; e < edges; ++e) ++counts[etype[e]];
+        for (int64_t t = 0; t < etypes; ++t) next[t + 1] = next[t] + counts[t];
+        for (int64_t e = 0; e < edges; ++e) rows[next[etype[e]]++] = static_cast<int32_t>(e);
+        const int64_t used = hetune_index_cut_by_type(counts.data(), etypes, most, step, group_ptr,
+                                                      group_etype, block_ptr);
+        const int32_t last = block_ptr[used];
+        std::fill(block_ptr + used, block_ptr + blocks + 1, last);
+        std::fill(group_ptr + last, group_ptr + groups + 1, static_cast<int32_t>(edges));
+        std::fill(group_etype + last, group_etype + groups, 0);
+        std::fill(terms, terms + groups, -1);
+        type_ptr[0] = 0;
+        for (int64_t t = 0, term = 0; t < etypes; ++t) {
+            const int32_t pieces = static_cast<int32_t>((counts[t] + most - 1) / most);
+            type_ptr[t + 1] = type_ptr[t] + pieces;
+            if (pieces < 2) continue;
+            for (int32_t g = type_ptr[t]; g < type_ptr[t + 1]; ++g) {
+                terms[g] = static_cast<int32_t>(term++);
+            }
+        }
+        return int64_t{0};
+    });
+}
+
 // All indexes of a graph that is small enough for one thread, one after the other in `out`. Nodes
 // are cut into about `wanted_blocks`; `groups` has a bit for each kind of rows to group inside the
 // blocks. ntype[n * ntype_stride] is the type of node n. `found` gets what node_blocks finds [4];

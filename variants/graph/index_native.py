@@ -238,6 +238,11 @@ def node_blocks(
     return NodeBlocks(cuts[: blocks + 1], order[:blocks], hubs, (most[0], most[1], most[2]))
 
 
+def group_edges(*given: torch.Tensor | int) -> None:
+    """Groups edges by type, as `EdgesByType` asks for it."""
+    _call("group_edges", *given)
+
+
 def nodes_of(ids: torch.Tensor, count: int, having: bool) -> torch.Tensor:
     """The nodes in [0, count) that are among ids, or those that are not, ascending."""
     out = _new(count)

@@ -226,8 +226,6 @@ def _bound(loaded: _Loaded, place: Place) -> Runner:
         *(_count(slot, code, schedule, place, scratch) for slot in code.counts)
     )
     buffers = loaded.buffers
-    if any(name == TERMS for _, name in buffers) and not (_chunks(code, place).terms >= 0).any():
-        buffers = tuple(buffer for buffer in buffers if buffer[1] != TERMS)
 
     def run(tensors: Mapping[str, Tensor]) -> bool:
         for position, name in buffers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Signature
 from typing import Any
@@ -77,14 +77,27 @@ class TableShapes:
             look = looks.get(name)
             if look is None or look != _look(value):
                 return None
-        entities = {name: given[name] for name in self._entities}
-        weights = {name: given[name] for name in self._weights}
+        tables = dict(_named(given))
+        entities = {name: tables[name] for name in self._entities}
+        weights = {name: tables[name] for name in self._weights}
         return ScoreTables(self._arguments, entities, weights, self._options, self._kind)
+
+
+def _named(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What is given by names as of `_names`."""
+    for name, value in given.items():
+        if isinstance(value, tuple):
+            yield from ((f"{name}_{i}", part) for i, part in enumerate(value))
+        else:
+            yield name, value
 
 
 def _look(value: Any) -> tuple[object, ...] | None:
     """Equal for tables of one shape on one device, and for equal options; None of others."""
     kind = type(value)
+    if kind is tuple:
+        looks = tuple(map(_look, value))
+        return None if None in looks else looks
     if kind is Tensor or kind is nn.Parameter:
         return value.shape, value.dtype, value.device
     return (kind, value) if kind in _PLAIN else None
