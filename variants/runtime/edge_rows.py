@@ -12,7 +12,7 @@ from hetune.variants.runtime.plan_inputs import reorder
 
 
 @dataclass(frozen=True, slots=True)
-class EdgeRows:
+class OrderedRows:
     """Rows of edges as launches left them.
 
     Attributes:
@@ -29,7 +29,7 @@ class EdgeOrders:
     """In which order a run gets and gives rows of edges.
 
     Attributes:
-        places: Of features that come as `EdgeRows`, by name; others are in the graph's order.
+        places: Of features that come as `OrderedRows`, by name; others are in the graph's order.
         kept: Whether results stay in the index's order.
     """
 
@@ -40,7 +40,7 @@ class EdgeOrders:
 IN_GRAPH_ORDER = EdgeOrders()
 
 
-def in_graph_order(rows: Tensor | EdgeRows) -> Tensor:
+def in_graph_order(rows: Tensor | OrderedRows) -> Tensor:
     """Rows of edges in the graph's order; others as they are."""
     if isinstance(rows, Tensor):
         return rows

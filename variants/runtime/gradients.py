@@ -28,7 +28,7 @@ from hetune.variants.program.nodes import End, Program, Space, Type, operands
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.choice import Choice
 from hetune.variants.runtime.domain import split_relations
-from hetune.variants.runtime.edge_rows import EdgeOrders, EdgeRows, in_graph_order
+from hetune.variants.runtime.edge_rows import EdgeOrders, OrderedRows, in_graph_order
 from hetune.variants.runtime.float32_range import Overflow, may_differ
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.plan_inputs import weights_of
@@ -36,7 +36,7 @@ from hetune.variants.runtime.warm import Progress, compile_kernels
 
 _Done = TypeVar("_Done")
 _FITTING = GraphSlot[int, int]()
-Rows = Mapping[str, Tensor | EdgeRows]
+Rows = Mapping[str, Tensor | OrderedRows]
 """Tensors [rows, *row shape] by the names of a program; edges in whatever order."""
 
 
@@ -75,7 +75,7 @@ class StageRunner:
 
     def run(
         self, graph: HeteroGraph, policy: Policy, values: Rows
-    ) -> Mapping[str, Tensor | EdgeRows]:
+    ) -> Mapping[str, Tensor | OrderedRows]:
         """Its results by name.
 
         Args:
@@ -91,8 +91,8 @@ class StageRunner:
         if self._is_interpreted:
             return self._interpreted(graph, values, torch.float32)
         known = {name: values[name] for name in self.reads}
-        given = {n: v.rows if isinstance(v, EdgeRows) else v for n, v in known.items()}
-        places = {name: v.places for name, v in known.items() if isinstance(v, EdgeRows)}
+        given = {n: v.rows if isinstance(v, OrderedRows) else v for n, v in known.items()}
+        places = {name: v.places for name, v in known.items() if isinstance(v, OrderedRows)}
         chosen, _ = self._runs.next(self._variants, graph, policy)
         weights = weights_of(chosen.variant.plan, given, graph, torch.float32)
         rows = {param.name: given[param.name] for param in program.params if param.role != "weight"}
@@ -106,7 +106,7 @@ class StageRunner:
         bound = self._runs.executable(chosen.variant, graph) if self._edges else None
         if bound is None or (order := bound.results.places) is None:
             return named
-        return {**named, **{name: EdgeRows(named[name], order) for name in self._edges}}
+        return {**named, **{name: OrderedRows(named[name], order) for name in self._edges}}
 
     def _interpreted(
         self, graph: HeteroGraph, values: Rows, dtype: torch.dtype
@@ -191,7 +191,7 @@ class GradientRunner:
             MemoryLimitError: No variant fits the limit.
             CompileError: A variant does not compile.
         """
-        known, policy = dict[str, Tensor | EdgeRows](values), in_stages(policy)
+        known, policy = dict[str, Tensor | OrderedRows](values), in_stages(policy)
         for i, stage in enumerate(self.stages):
             known |= self._within(stage.run, i, graph, policy)(known)
             for name in stage.reads:
