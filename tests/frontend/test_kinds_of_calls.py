@@ -76,7 +76,8 @@ def test_each_kind_of_call_is_compiled(recwarn):
     layer = pyg.GCNConv(WIDTH, 4)
     compiled = compile_layer(layer, backend="torch")
     x, weights = torch.randn(99, WIDTH), torch.rand(700)
-    for args in ((x, EDGES), (x, EDGES, weights), (x, EDGES.int()), (x, EDGES)):
+    calls = (x, EDGES), (x, EDGES, weights), (x, EDGES.int(), weights[:, None]), (x, EDGES)
+    for args in calls:
         for variant in (None, compiled.explain(*args).id, *compiled.warm(*args)):
             found = compiled(*args, variant=variant)
             torch.testing.assert_close(found, layer(*args), rtol=1e-5, atol=1e-5)

@@ -164,7 +164,8 @@ class CallArguments:
                 drawn = torch.randint(0, most, shape, generator=random).to(value.dtype)
                 drawn.view(-1)[:most] = torch.arange(min(most, drawn.numel()))  # all of them
                 return drawn
-            if len(shape) == 1:  # weights, of which degrees are summed up
+            are_weights = name == "edge_weight" and shape[1:] == (1,)
+            if are_weights or len(shape) == 1:  # of which degrees are summed up
                 return torch.rand(shape, generator=random, dtype=torch.float64) + 0.1
             return torch.randn(shape, generator=random, dtype=torch.float64)
 
