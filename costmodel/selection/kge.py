@@ -23,7 +23,7 @@ from hetune.variants.frontend.kge.batch import (
 )
 from hetune.variants.frontend.kge.formulas import FORMULAS, SHARED
 from hetune.variants.frontend.kge.layer import ScoreLayer
-from hetune.variants.frontend.kge.tables import ScoreTables, Tables, bound_tables
+from hetune.variants.frontend.kge.tables import ScoreTables, Tables, TableShapes, bound_tables
 from hetune.variants.frontend.tracing.captured import captured
 from hetune.variants.runtime.function_candidates import FunctionCandidates
 from hetune.variants.runtime.modes import needs_gradients
@@ -48,6 +48,7 @@ class ScoreFunction:
         self._signature = inspect.signature(function)
         self._layers = WeightedLayers(partial(compile, dynamic=True))
         self._candidates: dict[Hashable, FunctionCandidates] = {}
+        self._shapes: TableShapes | None = None
 
     def __call__(
         self,
@@ -164,7 +165,14 @@ class ScoreFunction:
         return self._candidates_of(given).all(given, nodes, rels, side)
 
     def _bound(self, entity: Tables, tail: Tables | None, tables: Mapping[str, Any]) -> ScoreTables:
-        return bound_tables(self._signature, self.shared, entity, tail, tables)
+        given = {"entity": entity, **tables}
+        if tail is not None:
+            given["tail"] = tail
+        if self._shapes is not None and (found := self._shapes.bound(given)) is not None:
+            return found
+        found = bound_tables(self._signature, self.shared, entity, tail, tables)
+        self._shapes = TableShapes(found, given)
+        return found
 
     def __reduce__(self) -> str:  # as functions, it is copied and pickled by its name
         return self._function.__qualname__
@@ -197,7 +205,7 @@ class ScoreFunction:
 
     def _run(self, triples: tuple[Tensor, Tensor, Tensor], given: ScoreTables) -> Tensor:
         entities = tuple(given.entities.values())
-        if not len(triples[0]):
+        if not triples[0].numel():
             return entities[0][triples[0]].flatten()
         scores: Tensor = self._layers.run(
             (captured(self._function), given.kind),

@@ -36,6 +36,7 @@ class WeightedLayers:
         self._compiled = compiled
         self._layers: dict[Hashable, OrderedDict[tuple[int, ...], _WeightedLayer]] = {}
         self._lock = threading.Lock()
+        self._last: tuple[Hashable, _WeightedLayer] | None = None
 
     def run(
         self,
@@ -59,7 +60,12 @@ class WeightedLayers:
         """
         key = tuple(map(id, weights.values()))
         while True:
-            found = self._layer(kind, weights, key, make)
+            last = self._last
+            if last is not None and last[0] == kind and last[1].key == key:
+                found = last[1]
+            else:
+                found = self._layer(kind, weights, key, make)
+                self._last = kind, found
             with found.lock:
                 if found.key == key:  # nobody took it for other weights meanwhile
                     return found.compiled(*args, **kwargs)

@@ -76,7 +76,8 @@ def test_each_kind_of_call_is_compiled(recwarn):
     layer = pyg.GCNConv(WIDTH, 4)
     compiled = compile_layer(layer, backend="torch")
     x, weights = torch.randn(99, WIDTH), torch.rand(700)
-    for args in ((x, EDGES), (x, EDGES, weights), (x, EDGES)):
+    calls = (x, EDGES), (x, EDGES, weights), (x, EDGES.int(), weights[:, None]), (x, EDGES)
+    for args in calls:
         for variant in (None, compiled.explain(*args).id, *compiled.warm(*args)):
             found = compiled(*args, variant=variant)
             torch.testing.assert_close(found, layer(*args), rtol=1e-5, atol=1e-5)
@@ -86,6 +87,18 @@ def test_each_kind_of_call_is_compiled(recwarn):
     assert compiled(x, EDGES, weights, out=out).data_ptr() == out.data_ptr()
     layer.lin.weight.mul_(2)
     torch.testing.assert_close(compiled(x, EDGES, weights), layer(x, EDGES, weights))
+    assert not [str(w.message) for w in recwarn if w.category is FallbackWarning]
+
+
+@torch.no_grad()
+def test_edges_that_come_back_have_the_dtype_that_they_had(recwarn):
+    layer = pyg.GATConv(WIDTH, 4, add_self_loops=False).eval()
+    compiled = compile_layer(layer, backend="torch")
+    args = torch.randn(99, WIDTH), EDGES.int(), None, None, True
+    for _ in range(2):
+        found, expected = compiled(*args), layer(*args)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+        assert found[1][0].dtype is torch.int32
     assert not [str(w.message) for w in recwarn if w.category is FallbackWarning]
 
 

@@ -28,7 +28,6 @@ from hetune.variants.testing.layer_gradients import (
 EDGES = torch.randint(0, 90, (2, 700), generator=torch.Generator().manual_seed(0))
 NODES, OTHERS = 99, EDGES.flip(0)
 REASONS = (
-    r"has rows side by side",
     r"is a sum at sources",
     r"modules of type .* are not supported",
 )
@@ -194,14 +193,17 @@ BIPARTITE = {
     "Graph": lambda: pyg.GraphConv((WIDTH, 5), 4, "mean"),
     "Transformer": lambda: pyg.TransformerConv((WIDTH, 5), 4, heads=2),
     "GIN": lambda: pyg.GINConv(mlp(WIDTH, 8, 4)),
+    "RGCN": lambda: pyg.RGCNConv((WIDTH, 5), 4, 3, num_bases=2),
+    "RGCN of maxima": lambda: pyg.RGCNConv((WIDTH, 5), 4, 3, aggr="max", root_weight=False),
 }
+NOT_COMPILED = ("GATv2", "Transformer", "RGCN of maxima")
 
 
 @pytest.mark.parametrize("name", BIPARTITE)
 @torch.no_grad()
 def test_pairs_of_features_have_sources_of_their_own(name):
     layer = BIPARTITE[name]().eval()
-    compiled = compile_layer(layer, backend="torch" if name in ("GATv2", "Transformer") else "cpp")
+    compiled = compile_layer(layer, backend="torch" if name in NOT_COMPILED else "cpp")
     draw = torch.Generator().manual_seed(0)
     for sources, targets in ((70, 20), (9, 60)):
         ends = [torch.randint(most - 2, (300,), generator=draw) for most in (sources, targets)]
@@ -212,7 +214,9 @@ def test_pairs_of_features_have_sources_of_their_own(name):
             arguments["edge_weight"] = torch.rand(300, generator=draw)
         if "edge_dim" in vars(layer) and layer.edge_dim:
             arguments["edge_attr"] = torch.rand(300, 3, generator=draw)
-        if name in ("GATv2", "Transformer"):
+        if name.startswith("RGCN"):
+            arguments["edge_type"] = torch.randint(3, (300,), generator=draw)
+        if name in ("GATv2", "Transformer") or name.startswith("RGCN"):
             del arguments["size"]
         with warnings.catch_warnings():
             warnings.simplefilter("error", FallbackWarning)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from tests.full import FULL
 from torch import nn
 from torch.nn import functional
 
-from hetune.variants.frontend.tracing.arguments import CallArguments, read_arguments
+from hetune.variants.frontend.tracing.arguments import read_arguments
 from hetune.variants.frontend.tracing.layer import trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.validate import interpreted, validated
@@ -57,7 +58,9 @@ BINARY = (
     lambda x, y: x + 0.3 * (y - x),
     lambda x, y: torch.where(x > y, x, y),
 )
-AGGREGATIONS = ("sum", "mean", "max", "min", "mul", "std", "softmax", ["sum", "max"])
+COMBINED = ("cat", "sum", "max", "mean")
+AGGREGATIONS = ("sum", "mean", "max", "min", "mul", "std", "softmax", *(("sum", "max"),) * 3)
+RELATIONS = 3
 
 
 class RandomLayer(pyg.MessagePassing):
@@ -66,17 +69,26 @@ class RandomLayer(pyg.MessagePassing):
     def __init__(self, seed: int) -> None:
         drawn = self.drawn = random.Random(seed)
         self.seed = seed
-        aggregation = drawn.choice(AGGREGATIONS)
+        aggregation, combined = drawn.choice(AGGREGATIONS), drawn.choice(COMBINED)
+        is_one = isinstance(aggregation, str)
         super().__init__(
-            aggr=aggregation,
+            aggr=aggregation if is_one else list(aggregation),
+            aggr_kwargs=None if is_one else {"mode": combined},
             flow=drawn.choice(("source_to_target", "target_to_source")),
             node_dim=drawn.choice((0, -2)),
         )
         self.lins = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3))
-        self.out = nn.Linear(WIDTH * (2 if isinstance(aggregation, list) else 1), WIDTH)
+        self.out = nn.Linear(WIDTH * (2 if not is_one and combined == "cat" else 1), WIDTH)
         self.scale = nn.Parameter(torch.rand(WIDTH))
         self.has_loops, self.has_softmax = drawn.random() < 0.3, drawn.random() < 0.3
         self.has_norm, self.depth = drawn.random() < 0.3, drawn.choice((1, 1, 2))
+        self.has_pair, self.is_int32 = drawn.random() < 0.25, drawn.random() < 0.25
+        self.has_relations, self.has_heads = drawn.random() < 0.2, drawn.random() < 0.2
+        if self.has_pair:
+            self.flow, self.has_loops = "source_to_target", False
+        if self.has_relations:
+            self.has_loops, self.has_norm, self.depth = False, False, 1
+            self.by_relation = nn.Parameter(torch.randn(RELATIONS, WIDTH, WIDTH))
 
     def _some(self, drawn: random.Random, *values: torch.Tensor) -> torch.Tensor:
         found = list(values)
@@ -93,20 +105,41 @@ class RandomLayer(pyg.MessagePassing):
                 found.append(x * self.scale)
         return found[-1]
 
-    def forward(self, x, edge_index, edge_weight):
+    def forward(self, x, edge_index, edge_weight, edge_type):
         drawn = random.Random(self.seed)
         if self.has_loops:
             edge_index, edge_weight = utils.add_remaining_self_loops(
                 edge_index, edge_weight, 0.5, len(x)
             )
         if self.has_norm:
-            weight = utils.degree(edge_index[0], len(x), x.dtype).clamp(min=1).rsqrt()
-            edge_weight = edge_weight * weight[edge_index[0]]
-        for _ in range(self.depth):
-            h = self._some(drawn, x)
-            h = self.propagate(edge_index, x=h, edge_weight=edge_weight)
-            x = self._some(drawn, self.out(h), x)
+            sources = x[0] if self.has_pair else x
+            weight = utils.degree(edge_index[0], len(sources), sources.dtype)
+            edge_weight = edge_weight * weight.clamp(min=1).rsqrt()[edge_index[0]]
+        for _ in range(1 if self.has_pair else self.depth):
+            pair = x if self.has_pair else (x, x)
+            rows = self._some(drawn, pair[0])
+            rows = (rows, pair[1]) if self.has_pair else rows
+            h = self._summed(edge_index, rows, edge_weight, edge_type)
+            x = self._some(drawn, self._by_head(h, pair[1]), pair[1])
         return x
+
+    def _summed(self, edge_index, x, edge_weight, edge_type):
+        if not self.has_relations:
+            return self.propagate(edge_index, x=x, edge_weight=edge_weight)
+        found = 0
+        for relation in range(RELATIONS):
+            mask = edge_type == relation
+            part = self.propagate(edge_index[:, mask], x=x, edge_weight=edge_weight[mask])
+            found = found + part[:, :WIDTH] @ self.by_relation[relation]
+        return found
+
+    def _by_head(self, h, x):
+        if h.shape[-1] != self.out.in_features:  # of relations
+            return h
+        if not self.has_heads:
+            return self.out(h)
+        factors, stacked = self.lins[0](x).view(-1, 3, 2), h.view(-1, 2, h.shape[-1] // 2)
+        return torch.matmul(factors, stacked).flatten(1)[:, :WIDTH]
 
     def message(self, x_i, x_j, edge_weight, index, size_i):
         drawn = random.Random(self.seed + 1)
@@ -116,21 +149,30 @@ class RandomLayer(pyg.MessagePassing):
         return out
 
 
-def error_of(layer: nn.Module) -> float:
+def call_of(layer: RandomLayer, edge_index: torch.Tensor, nodes: int) -> dict[str, object]:
+    """Arguments as the layer takes them."""
+    found = arguments_on(edge_index, nodes, ("edge_weight", "edge_type"))
+    if layer.is_int32:
+        found["edge_index"] = edge_index.int()
+    if layer.has_pair:
+        random = torch.Generator().manual_seed(nodes)
+        found["x"] = torch.randn(nodes + 5, WIDTH, generator=random), found["x"]
+    return found
+
+
+def error_of(layer: RandomLayer) -> float:
     """Of the program on another graph than those that it was confirmed on."""
-    given = ("edge_weight",)
-    first = arguments_on(EDGES[:, :99], NODES - 2, given)
+    first = call_of(layer, EDGES[:, :99], NODES - 2)
     confirmed = validated(layer, read_arguments(layer, (), first))
     exact = copy.deepcopy(layer).double()
-    arguments = {
-        name: value.double() if value.is_floating_point() else value
-        for name, value in arguments_on(EDGES, NODES, given).items()
-    }
-    traced = trace(exact, CallArguments(arguments, ("x",), "edge_index", confirmed.edge_features))
+    read = read_arguments(layer, (), call_of(layer, EDGES, NODES))
+    doubles = {n: v.double() if v.is_floating_point() else v for n, v in read.values.items()}
+    arguments = replace(read, values=doubles, edge_features=confirmed.edge_features)
+    traced = trace(exact, arguments)
     assert traced.key == confirmed.key
     with torch.no_grad():
-        found = interpreted(traced, exact, CallArguments(arguments, ("x",), "edge_index"))
-        expected = exact(**arguments)
+        found = interpreted(traced, exact, arguments)
+        expected = exact(**arguments.given(doubles))
     most = expected.abs().max().clamp(min=1e-30)  # some give zeros alone
     return float((found - expected).abs().max() / most)
 

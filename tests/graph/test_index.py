@@ -480,6 +480,20 @@ def test_lent_indexes_are_there_as_long_as_somebody_uses_them() -> None:
     assert whole.nbytes == held
 
 
+def test_what_is_made_at_once_goes_with_the_last_who_uses_it() -> None:
+    graph = random_graph(10_000, 3_000, 30)
+    index = GraphIndex(graph)
+    used, src = index.small(), index.src.clone()
+    assert used is not None
+    index.release()
+    assert index.small() is used
+    assert index.nbytes >= used.nbytes
+    del used
+    assert index.nbytes < src.nbytes
+    assert torch.equal(index.src, src)  # made again, and kept
+    assert index.small() is not None
+
+
 def test_indexes_are_lent_while_others_build() -> None:
     graph = random_graph(40_000, 3_000, 30)
     expected = GraphIndex(graph).src_pair_of_edge

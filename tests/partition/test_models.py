@@ -1,6 +1,7 @@
 """Whole models in parts: their own layers' results, with rows in files between them."""
 
 import pickle
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -50,17 +51,48 @@ class Citations(nn.Module):
         return self.second(h, edge_index)
 
 
+class ByType(nn.Module):
+    """Called with dictionaries; weights of its own for each type of nodes and of edges."""
+
+    def __init__(self):
+        super().__init__()
+        ntypes, etypes = TYPED.metadata()
+        self.first = pyg.HeteroConv({ends: pyg.SAGEConv((8, 8), 16) for ends in etypes})
+        self.second = pyg.HeteroConv({ends: pyg.GraphConv((16, 16), 6) for ends in etypes})
+        self.heads = nn.ModuleDict({ntype: nn.Linear(6, 3) for ntype in ntypes})
+
+    def forward(self, x_dict, edge_index_dict):
+        h = {ntype: rows.relu() for ntype, rows in self.first(x_dict, edge_index_dict).items()}
+        h = self.second(h, edge_index_dict)
+        return {ntype: self.heads[ntype](rows) for ntype, rows in h.items()}
+
+
+def called(model, graph):
+    """The model's own rows, in the order of the graph's nodes."""
+    edges = torch.stack([graph.src, graph.dst]).long()
+    if not isinstance(model, ByType):
+        return model(X, edges, graph.etype.long()) if graph is TYPED else model(X, edges)
+    ntypes, etypes = graph.metadata()
+    spans = dict(zip(ntypes, pairwise(graph.node_offsets), strict=True))
+    x_dict = {ntype: X[slice(*span)] for ntype, span in spans.items()}
+    edge_dict = {}
+    for number, ends in enumerate(etypes):
+        first = torch.tensor([[spans[ends[0]][0]], [spans[ends[2]][0]]])
+        edge_dict[ends] = edges[:, graph.etype == number] - first
+    found = model(x_dict, edge_dict)
+    return torch.cat([found[ntype] for ntype in ntypes])
+
+
 @pytest.mark.parametrize(
-    ("kind", "graph", "layers"), [(Relations, TYPED, 2), (Citations, PLAIN, 4)]
+    ("kind", "graph", "layers"), [(Relations, TYPED, 2), (Citations, PLAIN, 4), (ByType, TYPED, 2)]
 )
 @torch.no_grad()
 def test_a_model_has_its_own_results(kind, graph, layers, tmp_path):
     torch.manual_seed(0)
     model = kind().eval()
-    edges = [torch.stack([graph.src, graph.dst]).long(), graph.etype.long()]
-    expected = model(X, *edges[: 1 + (graph is TYPED)])
+    expected = called(model, graph)
     fast = hetune.compile(model)
-    found, calls = partitioned_layers(fast), list[int]()
+    found, calls = partitioned_layers(fast, graph, 8), list[int]()
     assert len(found) == layers
     for layer in found:
         assert pickle.loads(pickle.dumps(layer)).digest() == layer.digest()
@@ -74,6 +106,9 @@ def test_models_that_do_not_run_in_parts_are_refused(tmp_path):
     model = hetune.compile(pyg.GraphSAGE(8, 8, 2, norm="layer_norm").eval())  # of all nodes
     with pytest.raises(InputError, match="GraphSAGE cannot be taken apart"):
         run_partitions(model, PLAIN, X, tmp_path / "out.npy", memory=350_000)
+    of_other_types = hetune.compile(ByType().eval())
+    with pytest.raises(InputError, match="nor, called with dictionaries, ByType cannot be taken"):
+        run_partitions(of_other_types, PLAIN, X, tmp_path / "out.npy", memory=350_000)
     text = "program p(x: node[8] feature)\n  m: edge[8] = take x edge src\n  return m\n"
     of_edges = hetune.compile(ProgramLayer(LabeledProgram.parse(text, "p").program, {}).eval())
     with pytest.raises(InputError, match="gives more than rows of nodes"):

@@ -8,8 +8,10 @@ import torch
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.plan.lower import lower
 from hetune.variants.plan.variants import plans_of, variants_of
 from hetune.variants.program.interpret import interpret_results
+from hetune.variants.program.text import parse
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.plan_inputs import weights_of
@@ -43,6 +45,21 @@ def test_compiled(name):
     known = {variant.plan_id: variant for variant in variants_of(program, "cpu")}
     for variant in known.values():
         check(program, variant.plan, graph, CppBackend(), variant.schedules)
+
+
+def test_a_sum_stores_the_edges_that_it_adds_up():
+    program = parse("""
+program summed(x: node[3] feature)
+  xs: edge[3] = take x edge src
+  xd: edge[3] = take x edge dst
+  product: edge[3] = mul xs xd
+  total: node[3] = sum product node
+  return product, total
+""")
+    plan = lower(program)
+    assert [len(launch.kernels) for launch in plan.launches] == [1]
+    for name in ("isolated nodes", "no edges", "several blocks"):
+        check(program, plan, AWKWARD[name]())
 
 
 def test_edges_in_order_are_written_where_they_are_returned():

@@ -17,7 +17,8 @@ from hetune.variants.testing.programs import random_parameters
 
 HEAD = """\
 program p(x: node[3] feature, y: node[3] feature, h: node[2,4] feature, e: edge[2] feature,
-  w: etype[8,6], u: shared[5,4], heads: shared[2,7,2], a: shared[8], b: shared[5], n: ntype[3])
+  w: etype[8,6], u: shared[5,4], heads: shared[2,7,2], a: shared[8], b: shared[5], n: ntype[3],
+  w6: shared[3,6], b6: shared[6], w9: shared[9,6])
   xe: edge[3] = take x edge src
   ye: edge[3] = take y edge dst
   he: edge[2,4] = take h edge src
@@ -76,6 +77,24 @@ BODIES = {
   d: node[8] = reshape h [8]
   o: node[8,8] = outer c d
   out: node[8] = fold o 0 sum""",
+    "stacks": """l: node[6] = linear x w6
+  c: node[12] = concat x y x y
+  d: node[6] = concat y x
+  k: node[4,3] = reshape c [4,3]
+  r: node[4,3] = relu k
+  m: node[3] = fold r 0 max
+  f: node[2,6] = reshape c [2,6]
+  g: node[6] = fold f 0 mean
+  i: node[6] = add l b6
+  j: node[3,2] = reshape i [3,2]
+  o: node[3,6] = outer m d
+  q: node[3,2,3] = reshape o [3,2,3]
+  s: node[3,2,3] = mul j q
+  z: node[3,3] = fold s 1 sum
+  v: node[9] = reshape z [9]
+  p: node[6] = linear v w9
+  e6: node[6] = add g p
+  out: node[] = fold e6 0 max""",
     "weights beside rows": """m: edge[10] = concat a e
   r: edge[10] = relu m
   t: edge[8] = slice m 0 8

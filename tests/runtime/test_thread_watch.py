@@ -187,5 +187,5 @@ def test_variants_that_are_compared_have_equal_threads(x, graph, machine, no_gra
 def test_long_runs_are_not_watched(fast, graph, machine):
     variant = fast._promoted[fast.variants[0]]
     with using_threads(2):
-        assert fast._runs._watch(Chosen(variant, seconds=4e-3), graph.unindexed()) is not None
-        assert fast._runs._watch(Chosen(variant, seconds=6e-3), graph.unindexed()) is None
+        assert fast._runs.watch(Chosen(variant, seconds=4e-3), graph.unindexed()) is not None
+        assert fast._runs.watch(Chosen(variant, seconds=6e-3), graph.unindexed()) is None

@@ -6,7 +6,7 @@ import torch
 from hetune.service.core.inference import selection
 from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.graph.threads import kernel_threads, used_threads, using_threads
-from hetune.variants.runtime import layer_runner
+from hetune.variants.runtime import bound_run, layer_runner
 from hetune.variants.runtime.compiled import CompiledLayer
 from hetune.variants.runtime.thread_watch import RUNS
 
@@ -83,9 +83,7 @@ def test_runs_that_are_held_up_have_one_thread_and_say_so(service, monkeypatch):
     monkeypatch.setattr(selection, "ALONE_SECONDS", 0.0)
     monkeypatch.setattr(layer_runner, "SHORT_SECONDS", 5e-3)
     monkeypatch.setattr(layer_runner, "CppBackend", TorchBackend)
-    monkeypatch.setattr(
-        layer_runner._Clock, "seconds", property(lambda clock: 0.02 / used_threads())
-    )
+    monkeypatch.setattr(bound_run._Clock, "seconds", property(lambda clock: 0.02 / used_threads()))
     id = service.graphs.add(tiny_graph())
     reports = [service.inference.run("m", id, X).report for _ in range(RUNS + 2)]
     threads = [{layer.threads for layer in report.layers} for report in reports]

@@ -84,6 +84,7 @@ class Adapter:
         dropout: The share of elements that are dropped, by the features that are masks of them,
             which calls draw.
         mode: What the module's dropout is now, where another one is another program.
+        is_own: Whether hetune made the module, and nobody else has it: only tensors may change.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class Adapter:
         takes_matrices: bool = False,
         dropout: Mapping[str, float] | None = None,
         mode: Callable[[], Hashable] = lambda: None,
+        is_own: bool = False,
     ) -> None:
         self.module = module
         self.program = program
@@ -119,6 +121,7 @@ class Adapter:
         self._options = plain_options(module)
         self.read, self.result_shape, self.takes_ids = read, result_shape, takes_ids
         self.takes_matrices, self.traces_others = takes_matrices, traces_others
+        self.is_own = is_own
         self.dropout, self.mode, self._made_in = dropout or {}, mode, mode()
         self.inputs = tuple(param for param in program.params if param.role != "weight")
         self.result_width = program.type_of(program.results[0]).width
@@ -178,6 +181,11 @@ class Adapter:
             self._version = ParametersVersion(tensors)
         return self._version
 
+    @property
+    def takes_any_graph(self) -> bool:
+        """Whether `graph_refusal` is None, whatever the graph."""
+        return self._graph_refusal is None
+
     def graph_refusal(self, graph: HeteroGraph) -> str | None:
         """Why the module computes something else on a graph, or None."""
         refuses = self._graph_refusal
@@ -193,6 +201,8 @@ class Adapter:
 
         What may change after it was adapted: options, parts, methods, dtype, hooks.
         """
+        if self.is_own:
+            return _tensors_refusal(self.module, self._parts)
         if self._passed is not None and self._passed.is_now(self._options):
             return _hooked_or_replaced(self.module, self._parts)
         reason = self._structure_refusal() or _tensors_refusal(self.module, self._parts)

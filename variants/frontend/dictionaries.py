@@ -58,7 +58,8 @@ class TypedArguments(CallArguments):
     def key(self) -> tuple[tuple[str, object], ...]:
         """As of `CallArguments`."""
         features = ((name, tuple(self.values[name].shape[1:])) for name in self.features)
-        return ("form", repr(self.form)), *features
+        dtypes = ((name, self.values[name].dtype) for name in self.edge_types)
+        return ("form", repr(self.form)), *features, *dtypes
 
     def given(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of `OnDictionaries`, with these values in place of the call's own."""
@@ -79,7 +80,7 @@ class TypedArguments(CallArguments):
             size = (6 * num_nodes + 2 * number,)
             limits = [counts[self.node_types.index(end)] - 2 for end in (ends[0], ends[2])]
             both = [torch.randint(0, limit, size, generator=random) for limit in limits]
-            values[name] = torch.stack(both)
+            values[name] = torch.stack(both).to(self.values[name].dtype)
             values[name][:, 4:7] = values[name][:, 7:10]
             if ends[0] == ends[2]:
                 values[name][0, 1:4] = values[name][1, 1:4]
@@ -174,8 +175,9 @@ class OnDictionaries(EdgeModule):
         for name, (src, _, dst) in edge_types.items():
             edges = values[name]
             check_tensor(name, edges)
-            if edges.dtype is not torch.int64 or edges.dim() != 2 or len(edges) != 2:
-                raise NotTraceable("edges are int64 [2, E] for each type")
+            are_ids = edges.dtype in (torch.int64, torch.int32)
+            if not are_ids or edges.dim() != 2 or len(edges) != 2:
+                raise NotTraceable("edges are int64 or int32 [2, E] for each type")
             if not {src, dst} <= {*node_types}:
                 raise NotTraceable(f"there are edges of {src} and {dst}, but not features of both")
         if len({id(values[name]) for name in edge_types}) < len(edge_types):

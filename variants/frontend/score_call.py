@@ -111,7 +111,7 @@ class ScoreCall(Call):
                 self._free.give(graph)
             else:  # its backward reads the ids, and may be asked for as long as it is there
                 weakref.finalize(scores.grad_fn, self._free.give, graph).atexit = False
-        return scores.reshape(graph.num_edges)
+        return scores.flatten() if scores.dim() != 1 else scores
 
 
 def adapt_score(module: ScoreLayer, call: Arguments | None) -> Adapter | Unsupported:
@@ -137,6 +137,7 @@ def adapt_score(module: ScoreLayer, call: Arguments | None) -> Adapter | Unsuppo
         traced.program,
         lambda: traced.weights_of({**module.tables, **place}),  # constants are where tables are
         1 if module.num_relations is None else module.num_relations,
+        is_own=True,
     )
     free = FreeBatches()
     adapter.read = lambda args, kwargs: _read(module, adapter, args, free)

@@ -12,6 +12,7 @@ from torch import Tensor
 from hetune.variants.graph import index_native
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex, RelationStats
+from hetune.variants.graph.row_groups import EdgesByType
 from hetune.variants.graph.state import GraphSlot
 
 
@@ -21,12 +22,22 @@ class EdgeBatch(HeteroGraph):
     Nothing that takes time or memory for each node is made for such plans.
     """
 
+    _copies: index_native.IdCopies | None = None
+    _counts: tuple[int, int, int] | None = None
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Of nodes, types and edges."""
+        if self._counts is None:
+            self._counts = self.num_nodes, self.num_etypes, self.num_edges
+        return self._counts
+
     @property
     def is_replaceable(self) -> bool:
         """Whether its ids may be replaced: nothing is kept with it that depends on them."""
         index = self.state.known(_INDEXES, None)
         is_indexed = index is not None and index.builds > 0
-        return not is_indexed and self.state.is_by_counts and not _DERIVED & vars(self).keys()
+        return not is_indexed and self.state.is_by_counts and _DERIVED.isdisjoint(vars(self))
 
     def replace_ids(self, src: Tensor, dst: Tensor, etype: Tensor) -> bool:
         """Copies other ids over its own. False if they do not fit: then it is of no more use.
@@ -36,14 +47,19 @@ class EdgeBatch(HeteroGraph):
             dst: Integers [n].
             etype: Integers [n].
         """
-        given = (src, self.src, self.num_nodes), (dst, self.dst, self.num_nodes)
-        return all(
-            ids.shape == own.shape
-            and ids.dtype in _INTEGERS
-            and ids.device == own.device
-            and index_native.own_ids(ids, limit, own) is not None
-            for ids, own, limit in (*given, (etype, self.etype, self.num_etypes))
-        )
+        shape, given = self.src.shape, (src, dst, etype)
+        for ids in given:
+            if ids.dtype not in _INTEGERS or ids.shape != shape or not ids.is_cpu:
+                return False
+        if self._copies is None:
+            nodes, types, _ = self.counts
+            own = (nodes, 0, self.src), (nodes, 0, self.dst), (types, 0, self.etype)
+            self._copies = index_native.IdCopies(own)
+        if not self._copies.take(given):
+            return False
+        if (index := self.state.known(_INDEXES, None)) is not None:
+            index.group_again()
+        return True
 
 
 class FreeBatches:
@@ -53,25 +69,28 @@ class FreeBatches:
     """
 
     def __init__(self) -> None:
-        self._free: deque[EdgeBatch] = deque(maxlen=_MOST_BATCHES)
+        self._free: deque[tuple[tuple[int, int, int], EdgeBatch]] = deque(maxlen=_MOST_BATCHES)
+        self._has_large = False
 
     def give(self, batch: EdgeBatch) -> None:
         """Keeps a batch for another call, if it can take other ids and is worth its memory."""
-        if batch.num_edges > _MOST_EDGES or not batch.is_replaceable:
+        counts = batch.counts
+        if counts[2] > _MOST_EDGES or not batch.is_replaceable:
             return
-        self._free.append(batch)
-        while sum(each.num_edges for each in self._free.copy()) > _MOST_EDGES:
+        self._free.append((counts, batch))
+        self._has_large |= counts[2] * _MOST_BATCHES > _MOST_EDGES
+        while self._has_large and sum(each[0][2] for each in self._free.copy()) > _MOST_EDGES:
             with suppress(IndexError):  # another thread took the last one
                 self._free.popleft()
 
     def take(self, num_nodes: int, num_etypes: int, num_edges: int) -> EdgeBatch | None:
         """The batch of these counts that became free last, if there is one."""
         wanted = num_nodes, num_etypes, num_edges
-        for batch in reversed(self._free.copy()):
-            if (batch.num_nodes, batch.num_etypes, batch.num_edges) == wanted:
+        for each in reversed(self._free.copy()):
+            if each[0] == wanted:
                 with suppress(ValueError):  # another thread took it
-                    self._free.remove(batch)
-                    return batch
+                    self._free.remove(each)
+                    return each[1]
         return None
 
 
@@ -81,6 +100,8 @@ class BatchIndex(GraphIndex):
     Edges are in the order in which they were given, and pairs are numbered by etype, then node.
     What goes by nodes, such as `indptr`, is not there, and neither are indexes of some relations.
     """
+
+    _by_type: tuple[EdgesByType, ...] = ()
 
     @classmethod
     def of_batch(cls, graph: HeteroGraph) -> BatchIndex:
@@ -131,6 +152,20 @@ class BatchIndex(GraphIndex):
             return RelationStats(self.edges_per_relation, *pairs)
 
         return self.step("relation_stats", build)
+
+    def by_type(self, most: int) -> EdgesByType:
+        """The edges in groups of at most so many, which stay in place while edges are replaced."""
+        for each in self._by_type:
+            if each.most == most:
+                return each
+        made = EdgesByType(self._edges[2], self.num_etypes, most)
+        self._by_type = *self._by_type, made
+        return made
+
+    def group_again(self) -> None:
+        """Brings the edges by type, where somebody has them, up to date."""
+        for each in self._by_type:
+            each.group()
 
     def small(self, groups: int = 0) -> None:
         """Nothing: its edges stay in their own order."""

@@ -17,7 +17,7 @@ from hetune.variants.graph._order import (
     select_pairs,
 )
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.lazy_steps import IndexRetention, Steps
+from hetune.variants.graph.lazy_steps import SMALL_BYTES, IndexRetention, Steps
 from hetune.variants.graph.row_groups import num_blocks
 from hetune.variants.graph.small_index import SMALL, SmallIndex
 from hetune.variants.graph.state import GraphSlot
@@ -325,22 +325,30 @@ class GraphIndex(Steps):
 
     def _found(self, name: str) -> Any:
         found = super()._found(name)
-        if found is None and (small := self._built.get("small")) is not None:
+        if found is None and (small := super()._found("small")) is not None:
             found = small.step(name)
         return found
+
+    def release(self) -> None:
+        """As of `Steps`; what a small graph has made at once goes with the last kernel."""
+        with self._lock:
+            super().release()
+            small: SmallIndex | None = self._built.get("small")
+            if small is not None and small.nbytes > SMALL_BYTES:
+                self._weakly_held["small"] = weakref.ref(self._built.pop("small"))
 
     @property
     def nbytes(self) -> int:
         """As of `Steps`, with all that is made at once of a small graph's edges."""
-        small: SmallIndex | None = self._built.get("small")
+        small: SmallIndex | None = super()._found("small")
         return super().nbytes + (0 if small is None else small.nbytes)
 
     def _column(self, name: str) -> torch.Tensor:
         """A column of `EdgeOrder`; of some relations it is made when it is first asked for."""
         if self.relations is not None:
             return self.step(name, self._passing(name))
-        is_small = self.small() is not None
-        found: torch.Tensor = self._found(name) if is_small else getattr(self._order, name)
+        small = self.small()
+        found: torch.Tensor = getattr(self._order, name) if small is None else small.step(name)
         return found
 
     def _passing(self, name: str) -> Callable[[], torch.Tensor]:

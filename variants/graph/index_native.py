@@ -15,6 +15,7 @@ from hetune.variants.registry import load_packaged
 
 _RECORD_INTS = 4  # what `struct Edge` and `struct Keyed` take, in int32
 _KEYED_INTS = 2
+_PART_NUMBERS = 7  # of what `hetune_index_own_parts` is told of a part
 _LARGE_BYTES = 4 << 20  # two large pages
 
 
@@ -58,9 +59,9 @@ def _new(count: int) -> torch.Tensor:
     return new
 
 
-def own_ids(ids: torch.Tensor, limit: int, out: torch.Tensor | None = None) -> torch.Tensor | None:
-    """Integers [n] as int32, copied to out [n] if given; None unless all are in [0, limit)."""
-    out = _new(ids.numel()) if out is None else out
+def own_ids(ids: torch.Tensor, limit: int) -> torch.Tensor | None:
+    """Integers [n] as int32; None unless all are in [0, limit)."""
+    out = _new(ids.numel())
     given = ids, ids.element_size(), ids.stride(0), ids.numel(), limit
     return out if _call("own_ids", *given, out) == ids.numel() else None
 
@@ -71,15 +72,38 @@ def own_parts(parts: Sequence[tuple[torch.Tensor, int, int]]) -> torch.Tensor | 
     Args:
         parts: Each with its limit, and what to add to its ids.
     """
-    given = [
-        number
-        for ids, *told in parts
-        for number in (ids.data_ptr(), ids.element_size(), ids.stride(0), ids.numel(), *told)
-    ]
-    out = _new(sum(given[3::6]))
-    numbers = (ctypes.c_int64 * len(given))(*given)
-    found = _call("own_parts", ctypes.addressof(numbers), len(parts), out)
-    return out if found == len(parts) else None
+    out, start, copies = _new(sum(ids.numel() for ids, _, _ in parts)), 0, []
+    for ids, limit, shift in parts:
+        copies.append((limit, shift, out[start : start + ids.numel()]))
+        start += ids.numel()
+    return out if IdCopies(copies).take([ids for ids, _, _ in parts]) else None
+
+
+class IdCopies:
+    """Copies integers to places that stay, again and again.
+
+    Args:
+        parts: The limit of each, what to add to its ids, and where to write them: int32 [n].
+    """
+
+    def __init__(self, parts: Sequence[tuple[int, int, torch.Tensor]]) -> None:
+        told = [(0, 0, 0, out.numel(), *each, out.data_ptr()) for *each, out in parts]
+        numbers = [number for part in told for number in part]
+        self._count, self._numbers = len(parts), (ctypes.c_int64 * len(numbers))(*numbers)
+        self._address = ctypes.addressof(self._numbers)
+
+    def take(self, given: Sequence[torch.Tensor]) -> bool:
+        """Whether all ids are in range; only then they are where they should be.
+
+        Args:
+            given: Integers [n] on the CPU, for each part.
+        """
+        numbers, at = self._numbers, 0
+        for ids in given:
+            numbers[at] = ids.data_ptr()
+            numbers[at + 1], numbers[at + 2] = ids.element_size(), ids.stride(0)
+            at += _PART_NUMBERS
+        return _function("own_parts", 2)(self._address, self._count) == self._count
 
 
 def order_edges(
@@ -123,6 +147,45 @@ def small(*given: torch.Tensor | int) -> int:
         How many edges lie where they were given before one does not.
     """
     return _call("small", *given)
+
+
+def rebind(*given: int) -> int:
+    """As `small`, of ids that are checked on the way, as `ReusedIndex` asks for it.
+
+    Returns:
+        As `small`; a negative number where an id is out of range.
+    """
+    return int(_function("rebind", len(given))(*given))
+
+
+def scaled_edges(
+    edges: torch.Tensor, num_nodes: int, loops: bool, scale: str
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
+    """Sources and destinations in int32, and numbers in float32, as `EdgeRecipe` says them.
+
+    Args:
+        edges: int64 [2, E].
+        num_nodes: N.
+        loops: As of `EdgeRecipe`.
+        scale: Likewise.
+
+    Returns:
+        None where an id is out of range.
+    """
+    most = edges.shape[1] + num_nodes * loops
+    memory = torch.empty(2 * most + max(most, num_nodes), dtype=torch.int32, device="cpu")
+    given = edges, *edges.stride(), edges.shape[1], num_nodes, loops, _SCALES.index(scale)
+    count = _function("scaled_edges", 8)(
+        *[arg.data_ptr() if isinstance(arg, torch.Tensor) else arg for arg in (*given, memory)]
+    )
+    if count < 0:
+        return None
+    src, dst = memory[:count], memory[most : most + count]
+    numbers = memory[2 * most :].view(torch.float32)
+    return src, dst, numbers[: num_nodes if scale == "mean" else count]
+
+
+_SCALES = ("", "symmetric", "mean")
 
 
 def sort_by_key(keys: torch.Tensor, buckets: int) -> torch.Tensor:
@@ -212,6 +275,11 @@ def node_blocks(
     blocks = _call("node_blocks", *given, cuts, order, found.ctypes.data)
     hubs, *most = found.tolist()
     return NodeBlocks(cuts[: blocks + 1], order[:blocks], hubs, (most[0], most[1], most[2]))
+
+
+def group_edges(*given: torch.Tensor | int) -> None:
+    """Groups edges by type, as `EdgesByType` asks for it."""
+    _call("group_edges", *given)
 
 
 def nodes_of(ids: torch.Tensor, count: int, having: bool) -> torch.Tensor:

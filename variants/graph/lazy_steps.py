@@ -10,7 +10,7 @@ import torch
 
 _T = TypeVar("_T")
 
-_SMALL_BYTES = 1 << 16
+SMALL_BYTES = 1 << 16
 """Tensors of no more are kept in any case: what they are made of may be large."""
 
 
@@ -128,7 +128,7 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
 
 
 def _is_large(tensor: torch.Tensor) -> bool:
-    return tensor.nbytes > _SMALL_BYTES
+    return tensor.nbytes > SMALL_BYTES
 
 
 def _weak(value: Any) -> Callable[[], Any]:

@@ -83,4 +83,4 @@ def _numbered(
         return nodes.astype(np.int64), lambda ids: np.searchsorted(nodes, ids).astype(np.int32)
     numbers = np.empty(num_nodes, np.int32)  # the system gives what is written to alone
     numbers[nodes] = np.arange(len(nodes), dtype=np.int32)
-    return nodes.astype(np.int64), lambda ids: numbers[ids]
+    return nodes.astype(np.int64), numbers.take

@@ -36,6 +36,8 @@ class GraphState:
         self._owned: WeakKeyDictionary[object, dict[tuple[object, object], Any]]
         self._owned = WeakKeyDictionary()
         self._lock = threading.RLock()
+        self.is_by_counts = True
+        """Whether all values that were ever kept are: see `GraphSlot`."""
 
     def of(
         self,
@@ -62,19 +64,19 @@ class GraphState:
             values = self._values if owner is None else self._owned.setdefault(owner, {})
             if place not in values:
                 values[place] = build()
+                self.is_by_counts &= slot.by_counts
             value: _Value = values[place]
             return value
+
+    def keep(self, slot: GraphSlot[_Key, _Value], key: _Key, value: _Value) -> None:
+        """Keeps a value, in place of what `of` or this kept for the key without an owner."""
+        with self._lock:
+            self._values[slot, key] = value
+            self.is_by_counts &= slot.by_counts
 
     def known(self, slot: GraphSlot[_Key, _Value], key: _Key) -> _Value | None:
         """What `of` has for a key without an owner already, else None. Waits for nobody."""
         return self._values.get((slot, key))
-
-    @property
-    def is_by_counts(self) -> bool:
-        """Whether all values are: see `GraphSlot`."""
-        with self._lock:
-            kept: tuple[dict[Any, Any], ...] = (self._values, *self._owned.values())
-            return all(slot.by_counts for values in kept for slot, _ in values)
 
     @property
     def owners(self) -> tuple[object, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.loaders.columns import usual_places, usual_roles
 from hetune.variants.graph.loaders.file_errors import check_file, reading
-from hetune.variants.partition.npz_members import member_chunks, member_header
+from hetune.variants.graph.loaders.npz_members import member_chunks, member_header
 from hetune.variants.partition.partitions import RangeEdges
 
 CHUNK = 1 << 20

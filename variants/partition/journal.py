@@ -21,14 +21,14 @@ class FinishedPart:
         layer: Number of the layer.
         first: Its first node.
         last: The node after its last one.
-        digest: Of its rows.
+        checksum: Of its rows.
         variant: What computed them.
     """
 
     layer: int
     first: int
     last: int
-    digest: str
+    checksum: str
     variant: str
 
 

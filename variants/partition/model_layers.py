@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from hetune.variants.errors import InputError
-from hetune.variants.frontend.model_steps.steps import place_of
+from hetune.variants.frontend.model_steps.steps import ModelSteps, place_of
 from hetune.variants.frontend.model_steps.trace_model import trace_model
 from hetune.variants.frontend.program_layer import ProgramLayer
+from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 from hetune.variants.partition.layers import (
     LayerInput,
     PartitionedLayer,
@@ -25,14 +27,22 @@ from hetune.variants.runtime.compiled_model import CompiledModel
 
 def partitioned_layers(
     model: CompiledModel | CompiledLayer | Sequence[CompiledLayer | RowFunction],
+    types: HeteroGraph | None = None,
+    width: int = 0,
 ) -> tuple[PartitionedLayer, ...]:
     """The layers of a model, each with the functions that follow it.
+
+    Args:
+        model: What is to run.
+        types: A graph with the types of the one that it is to run on, for models that are called
+            with dictionaries.
+        width: Of rows of features.
 
     Raises:
         InputError: One is not compiled, or reads more than the edges into its nodes.
     """
     if isinstance(model, CompiledModel):
-        return _traced(model)
+        return _traced(model, _steps(model.module, types, width))
     if isinstance(model, nn.Module):
         model = [model]
     found: list[PartitionedLayer] = []
@@ -52,10 +62,33 @@ def partitioned_layers(
     return tuple(found)
 
 
-def _traced(model: CompiledModel) -> tuple[PartitionedLayer, ...]:
+def _steps(module: nn.Module, types: HeteroGraph | None, width: int) -> ModelSteps:
+    """A model taken apart, which may be called with dictionaries of a graph's types."""
+    try:
+        return trace_model(module)
+    except InputError as error:
+        if types is None or not types.is_canonical:
+            raise
+        try:
+            return trace_model(module, _dictionaries(types, width))
+        except InputError as other:
+            raise InputError(f"{error}; nor, called with dictionaries, {other}") from None
+
+
+def _dictionaries(
+    types: HeteroGraph, width: int
+) -> tuple[dict[str, Tensor], dict[CanonicalEtype, Tensor]]:
+    """Arguments of a call: a node of each type, and no edges."""
+    ntypes, etypes = types.metadata()
+    return (
+        {ntype: torch.zeros(1, width) for ntype in ntypes},
+        {etype: torch.zeros(2, 0, dtype=torch.int64) for etype in etypes},
+    )
+
+
+def _traced(model: CompiledModel, steps: ModelSteps) -> tuple[PartitionedLayer, ...]:
     """A model's steps, each as often as it has to read its nodes' edges."""
     name = type(model.module).__name__
-    steps = trace_model(model.module)
     found: list[PartitionedLayer] = []
     places: dict[str, LayerInput] = {
         name: LayerInput(-1, table=rows.flatten(1)) for name, rows in steps.tables.items()

@@ -6,15 +6,15 @@ import gzip
 import os
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hetune.variants.errors import HetuneError, InputError
-from hetune.variants.partition.npz_members import member_chunks, member_header
+from hetune.variants.errors import InputError
+from hetune.variants.graph.loaders.file_errors import reading
+from hetune.variants.graph.loaders.npz_members import member_chunks, member_header
 from hetune.variants.partition.row_files import RowWriter, writing
 
 ENDINGS = (".arrow", ".feather", ".parquet", ".npz", ".csv", ".csv.gz")
@@ -45,7 +45,7 @@ class RowStream:
     @cached_property
     def shape(self) -> tuple[int, int]:
         """Rows and floats of each."""
-        with _reading(self.path):
+        with reading(self.path, "rows", InputError):
             if self.path.suffix == ".npz":
                 rows, width = member_header(self.path, self._member)[0]
                 return rows, width
@@ -68,7 +68,7 @@ class RowStream:
         """
         width = self.shape[1]
         step = max(_CHUNK // (4 * width), 1)
-        with _reading(self.path):
+        with reading(self.path, "rows", InputError):
             if self.path.suffix == ".npz":
                 yield from member_chunks(self.path, self._member, step)
             else:
@@ -209,17 +209,3 @@ def _is_list(kind: Any) -> bool:
 
     is_any = pa.types.is_list(kind), pa.types.is_large_list(kind), pa.types.is_fixed_size_list(kind)
     return any(is_any)
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Names the file in what its reader raises, which parsers do of many kinds."""
-    try:
-        yield
-    except (HetuneError, GeneratorExit, MemoryError) as error:
-        if isinstance(error, InputError) and str(path) not in str(error):
-            raise InputError(f"{path}: {error}") from None
-        raise
-    except Exception as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path} cannot be read as rows ({reason})") from error

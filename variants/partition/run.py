@@ -23,6 +23,7 @@ from hetune.variants.partition.row_files import (
     RowsLike,
     RowWriter,
     check_rows,
+    checksum_of,
     digest_of,
     file_of,
     identity_of,
@@ -62,7 +63,8 @@ def run_partitions(
 
     Args:
         model: A compiled layer or model, or several layers in order, with functions of rows between
-            them.
+            them. Of a model that is called with dictionaries, rows of all types of nodes are in
+            the graph's order; those of types that it gives no rows for mean nothing.
         graph: The whole graph, or its partitions, which may be on the disk.
         features: Rows of all nodes, [N, width]: in memory, an `.npy` file, or one as of
             `RowStream`, which is unpacked beside `out` first.
@@ -99,9 +101,9 @@ def run_on(
     """As `run_partitions`, with parts computed by an executor."""
     if not isinstance(memory, int) or memory < 1:
         raise InputError(f"memory={memory!r}: give bytes, an integer from 1")
-    layers = partitioned_layers(model)
     partitions = GraphPartitions(graph.to("cpu")) if isinstance(graph, HeteroGraph) else graph
     given = rows_of(features, partitions.num_nodes)
+    layers = partitioned_layers(model, partitions.types, given.shape[1])
     for layer in layers:
         layer.check_rows(given.shape[1], partitions.num_nodes)
     rows = Path(features).absolute() if isinstance(features, str | os.PathLike) else features
@@ -117,7 +119,7 @@ def run_on(
             check_variant(variant, layer.layer.variants)
     work = path.with_name(f"{path.name}.work")
     run = {
-        "format": 1,
+        "format": 2,
         "graph": [partitions.digest, digest_of(partitions.bounds)],
         "features": identity_of(features),
         "model": [layer.digest() for layer in layers],
@@ -214,8 +216,8 @@ class _LayerRun:
                 gaps += [(middle, last), (first, middle)]
                 continue
             low, high = int(bounds[first]), int(bounds[last])
-            digest = self.writer.write(low, found[0])
-            self.written.append(FinishedPart(self.number, low, high, digest, found[1]))
+            checksum = self.writer.write(low, found[0])
+            self.written.append(FinishedPart(self.number, low, high, checksum, found[1]))
             found = None  # the next part needs the room
             progress.add(int(starts[last] - starts[first]))
             if time.monotonic() >= self.due:
@@ -234,7 +236,9 @@ class _LayerRun:
         bounds, starts = partitions.bounds, partitions.starts
         first, gaps = 0, []
         for part in sorted(self.journal.parts, key=lambda part: part.first):
-            if part.layer == self.number and digest_of(rows[part.first : part.last]) == part.digest:
+            if part.layer != self.number:
+                continue
+            if checksum_of(rows[part.first : part.last]) == part.checksum:
                 stop, after = np.searchsorted(bounds, [part.first, part.last]).tolist()
                 gaps += [(first, stop)] if first < stop else []
                 progress.add(int(starts[max(first, after)] - starts[max(first, stop)]))

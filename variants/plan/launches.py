@@ -121,14 +121,13 @@ def _dependences(
     views: Mapping[str, str],
 ) -> list[dict[int, int]]:
     """For each kernel the ones it waits for, with 0 if both may share a launch, else 1."""
+    written = [{views.get(name, name) for name in writes(kernel)} for kernel in kernels]
     before: list[dict[int, int]] = []
     for k, kernel in enumerate(kernels):
+        touched = [(views.get(name, name), local) for name, local in _touched(kernel, types)]
         waits: dict[int, int] = {}
         for d in range(k):
-            written = {views.get(name, name) for name in writes(kernels[d])}
-            shared = [
-                local for name, local in _touched(kernel, types) if views.get(name, name) in written
-            ]
+            shared = [local for name, local in touched if name in written[d]]
             if shared:
                 waits[d] = 0 if all(shared) and blocked[k] and blocked[d] else 1
         before.append(waits)

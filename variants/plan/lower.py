@@ -126,6 +126,8 @@ class Lowering:
     def plan(self, one_pass: bool, narrow: bool) -> Plan:
         """Lowers everything that the results need."""
         results: list[str] = []
+        for name in sorted(self.program.results, key=lambda n: self.types[n].space is Space.EDGE):
+            self.buffer(name)  # edges last: sums store those that they add up
         for name in self.program.results:
             base = self._base(self.buffer(name))
             results.append(self._copy(name) if base in {*self.given, *results} else base)
@@ -300,7 +302,12 @@ class Lowering:
         total = f"{name}_sum"
         body.add(Init(total, shape, "sum"))
         edges = body.inner(Rows(self.types[term.rows].space, self.types[term.rows].group))
-        edges.add(Update(total, edges.value(term.rows)))
+        value = edges.value(term.rows)
+        is_result = term.rows in self.program.results and isinstance(self.ops.get(term.rows), Map)
+        if is_result and edges.rows.space is Space.EDGE and term.rows not in self._buffers:
+            self._buffers[term.rows] = self._buffer_type(term.rows)
+            edges.add(Write(term.rows, value))
+        edges.add(Update(total, value))
         body.loop(edges)
         fitting = [extra for extra in extras if self.types[extra].shape == shape]
         if fitting:

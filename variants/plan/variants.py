@@ -77,8 +77,9 @@ def variants_of(
     anyway, and scores on edges were not tried.
     """
     return tuple(
-        _variant(Choices(choices, schedule), plan, schedule)
+        _variant(Choices(choices, schedule), plan, schedule, text)
         for choices, plan in plans_of(program, device, precision).items()
+        for text in (show(plan.program),)
         for schedule in _schedules_of(choices, device)
     )
 
@@ -173,8 +174,8 @@ def gpu_schedules() -> tuple[GpuSchedule, ...]:
     )
 
 
-def _variant(choices: Choices, plan: Plan, schedule: AnySchedule) -> Variant:
-    described = f"{choices.plan.id}\n{show(plan.program)}{show_schedule(schedule)}"
+def _variant(choices: Choices, plan: Plan, schedule: AnySchedule, text: str) -> Variant:
+    described = f"{choices.plan.id}\n{text}{show_schedule(schedule)}"
     key = hashlib.sha256(described.encode()).hexdigest()
     return Variant(choices, plan, (schedule,) * len(plan.launches), key)
 
@@ -182,7 +183,7 @@ def _variant(choices: Choices, plan: Plan, schedule: AnySchedule) -> Variant:
 @functools.lru_cache(maxsize=4096)
 def with_schedule(variant: Variant, schedule: AnySchedule) -> Variant:
     """The variant with this schedule for all launches, under the same id."""
-    return _variant(variant.choices, variant.plan, schedule)
+    return _variant(variant.choices, variant.plan, schedule, show(variant.plan.program))
 
 
 def _is_hybrid(plan: Plan) -> bool:

@@ -7,6 +7,7 @@ and sums; ``slice(x @ W)`` is ``x @ slice(W)``. Weights are cut once for each se
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import replace
 
 from hetune.variants.program.builder import Builder
@@ -71,10 +72,10 @@ class _Columns(Builder):
                 return self._by_intervals(op, hint)
             case Linear(x, w) if self._is_cut(x):
                 return self._products(x, w, hint)
-            case Fold(x, axis, fn) if self._is_cut(x):
-                if axis < len(self.types[x].shape) - 1:
-                    return self._concat([replace(op, x=part) for part in self._parts(x)], hint)
-                return self._folded(x, axis, fn, hint)
+            case Fold(x, axis, _) if self._is_cut(x) and axis < len(self.types[x].shape) - 1:
+                return self._concat([replace(op, x=part) for part in self._parts(x)], hint)
+            case Fold(x, axis, _) if len(ends := sorted(self._ends_along(x, axis))) > 1:
+                return self._folded(op, ends, hint) or self.emit(op, hint)
         return self.emit(op, hint)
 
     def _parts(self, name: str) -> tuple[str, ...]:
@@ -93,7 +94,7 @@ class _Columns(Builder):
         return self.emit(Concat(parts), hint)
 
     def _sum(self, names: list[str], fn: str, hint: str) -> str:
-        return functools.reduce(lambda x, y: self.emit(Map(fn, (x, y)), hint), names)
+        return functools.reduce(lambda x, y: self.rewritten(Map(fn, (x, y)), hint), names)
 
     # --- intervals of the last axis -------------------------------------------------------
 
@@ -156,7 +157,37 @@ class _Columns(Builder):
             case Reshape(x, shape) if self.types[x].shape[-1:] == shape[-1:]:
                 cut_shape = (*shape[:-1], stop - start)
                 return self.emit(Reshape(self._rows(x, start, stop), cut_shape), f"{name}_cut")
+            case Reshape(x, shape) if found := self._slice_heads(x, shape, start, stop):
+                return self.emit(Reshape(found, (*shape[:-1], stop - start)), f"{name}_cut")
         return self.emit(Slice(name, start, stop), f"{name}_cut")
+
+    def _slice_heads(self, x: str, shape: tuple[int, ...], start: int, stop: int) -> str | None:
+        """Some columns of each head of a flat value; None where it is not a product's."""
+        kind, op = self.types[x], self.ops.get(x)
+        if len(kind.shape) != 1:
+            return x if not kind.shape else None
+        if kind.space.is_weight:
+            return self._weight_heads(x, (), shape, start, stop)
+        match op:
+            case Linear(rows, w) if len(self.types[w].shape) == 2:
+                lead = self.types[w].shape[:1]
+                return self.emit(
+                    Linear(rows, self._weight_heads(w, lead, shape, start, stop)), f"{x}_cut"
+                )
+            case Map(args=args) if op.fn != "outer":
+                cut = [self._slice_heads(arg, shape, start, stop) for arg in args]
+                parts = tuple(part for part in cut if part is not None)
+                is_whole = len(parts) == len(args)
+                return self.emit(replace(op, args=parts), f"{x}_cut") if is_whole else None
+        return None
+
+    def _weight_heads(
+        self, w: str, lead: tuple[int, ...], shape: tuple[int, ...], start: int, stop: int
+    ) -> str:
+        heads = self.emit(Reshape(w, (*lead, *shape)), f"{w}_heads")
+        cut = self.emit(Slice(heads, start, stop), f"{w}_cut")
+        width = math.prod(shape[:-1]) * (stop - start)
+        return self.emit(Reshape(cut, (*lead, width)), f"{w}_flat")
 
     def _slice_parts(self, parts: tuple[str, ...], start: int, stop: int, hint: str) -> str:
         cut: list[str] = []
@@ -185,10 +216,64 @@ class _Columns(Builder):
             start = stop
         return self._sum(made, "add", hint)
 
-    def _folded(self, x: str, axis: int, fn: str, hint: str) -> str:
-        each = "sum" if fn == "mean" else fn
-        folds = [self.rewritten(Fold(p, axis, each), f"{hint}_part") for p in self._parts(x)]
-        total = self._sum(folds, _COMBINED[each], hint)
-        if fn != "mean":
+    def _folded(self, op: Fold, ends: list[int], hint: str) -> str | None:
+        made: list[str] = []
+        each = "sum" if op.fn == "mean" else op.fn
+        for start, stop in zip((0, *ends), ends, strict=False):
+            part = self._along(op.x, op.axis, start, stop)
+            if part is None:
+                return None
+            made.append(self.rewritten(Fold(part, op.axis, each), f"{hint}_part"))
+        total = self._sum(made, _COMBINED[each], hint)
+        if op.fn != "mean":
             return total
-        return self.emit(Map("scale", (total,), 1 / self.types[x].shape[-1]), hint)
+        return self.rewritten(Map("scale", (total,), 1 / self.types[op.x].shape[op.axis]), hint)
+
+    # --- intervals of any axis ------------------------------------------------------------
+
+    def _ends_along(self, name: str, axis: int) -> set[int]:
+        """Where parts of a value end on an axis, as parts that it is made of do; none if one is."""
+        kind, op = self.types[name], self.ops.get(name)
+        if kind.space.is_weight or axis >= len(kind.shape):
+            return set()
+        if axis == len(kind.shape) - 1 and len(self._parts(name)) > 1:
+            return {*self._ends(name)}
+        match op:
+            case Map("outer", (x, y)):
+                x_axes = len(self.types[x].shape)
+                return self._ends_along(*((x, axis) if axis < x_axes else (y, axis - 1)))
+            case Map(args=args):
+                return set().union(*(self._ends_along(arg, axis) for arg in args))
+            case Reshape(x, shape) if (step := self._step(x, shape, axis)) is not None:
+                return {end // step for end in self._ends_along(x, axis) if end % step == 0}
+        return set()
+
+    def _step(self, x: str, shape: tuple[int, ...], axis: int) -> int | None:
+        """How many elements of the same axis before a reshape one is; None: it is none of one."""
+        old = self.types[x].shape
+        if old[:axis] != shape[:axis] or len(old) <= axis:
+            return None
+        if old[axis] == shape[axis]:
+            return 1
+        return old[axis] // shape[axis] if len(old) == axis + 1 else None
+
+    def _along(self, name: str, axis: int, start: int, stop: int) -> str | None:
+        """A part of a value on an axis; None where it is not known how to compute it alone."""
+        shape, op = self.types[name].shape, self.ops.get(name)
+        if axis >= len(shape):
+            return name
+        if axis == len(shape) - 1:
+            return self._slice(name, start, stop)
+        match op:
+            case Map(args=args):
+                is_outer = op.fn == "outer" and (axis or len(shape) == 2)
+                own = args[:1] if is_outer else args
+                cut = [*(self._along(arg, axis, start, stop) for arg in own), *args[len(own) :]]
+                parts = tuple(part for part in cut if part is not None)
+                is_whole = len(parts) == len(args)
+                return self.rewritten(replace(op, args=parts), f"{name}_cut") if is_whole else None
+            case Reshape(x, _) if step := self._step(x, shape, axis):
+                part = self._along(x, axis, start * step, stop * step)
+                cut_shape = *shape[:axis], stop - start, *shape[axis + 1 :]
+                return part and self.rewritten(Reshape(part, cut_shape), f"{name}_cut")
+        return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from hetune.variants.errors import ProgramError
 from hetune.variants.program.functions import FOLDS, MAP_ARITY, REDUCTIONS, WITH_CONSTANT
@@ -39,46 +40,43 @@ def infer(op: Op, types: Mapping[str, Type]) -> Type:
     Raises:
         ProgramError: The operands do not fit the operator; says why and how to mend it.
     """
-    for name in operands(op):
-        if name not in types:
-            raise ProgramError(f"{name!r} is not defined before it is used: define it, or reorder")
+    given = tuple(map(types.get, operands(op)))
+    if None in given:
+        name = operands(op)[given.index(None)]
+        raise ProgramError(f"{name!r} is not defined before it is used: define it, or reorder")
+    return _inferred(op, given)
+
+
+@lru_cache(maxsize=1 << 14)
+def _inferred(op: Op, given: tuple[Type, ...]) -> Type:
+    """`infer` of an operator and its operands' types: passes ask for most of them again."""
     match op:
         case Take():
-            return _infer_take(op, types[op.x])
-        case Linear(x, w):
-            return _infer_linear(types[x], types[w])
+            return _infer_take(op, *given)
+        case Linear():
+            return _infer_linear(*given)
         case Map():
-            return _infer_map(op, types)
-        case Dot(x, y):
-            return _infer_dot(types[x], types[y])
+            return _infer_map(op, given)
+        case Dot():
+            return _infer_dot(*given)
         case Reduce():
-            return _infer_reduce(op, types[op.x])
-        case Softmax(x, over):
-            if types[x].space is not Space.EDGE:
-                raise ProgramError(f"scores are {show_type(types[x])}: softmax needs edge rows")
-            if over not in (Space.NODE, Space.DST_PAIR):
-                raise ProgramError(f"no softmax over {over}: take node or dst_pair")
-            return types[x]
+            return _infer_reduce(op, *given)
+        case Softmax():
+            return _infer_softmax(op, *given)
         case Count(space, group, end):
             return _infer_count(space, group, end)
         case Einsum():
-            return _infer_einsum(op, [types[name] for name in op.args])
-        case Merge(parts):
-            return _infer_merge([types[name] for name in parts])
-        case Reshape(x, shape):
-            check_shape(shape, "the result")
-            if math.prod(shape) != types[x].width:
-                raise ProgramError(
-                    f"{list(types[x].shape)} has {types[x].width} elements but {list(shape)} has "
-                    f"{math.prod(shape)}: keep the width"
-                )
-            return types[x].with_shape(*shape)
+            return _infer_einsum(op, given)
+        case Merge():
+            return _infer_merge(given)
+        case Reshape():
+            return _infer_reshape(op, *given)
         case Fold():
-            return _infer_fold(op, types[op.x])
-        case Concat(parts):
-            return _infer_concat([types[name] for name in parts])
+            return _infer_fold(op, *given)
+        case Concat():
+            return _infer_concat(given)
         case Slice():
-            return _infer_slice(op, types[op.x])
+            return _infer_slice(op, *given)
 
 
 def join(types: Sequence[Type]) -> tuple[Space, str]:
@@ -156,6 +154,24 @@ def _infer_reduce(op: Reduce, x: Type) -> Type:
     return Type(op.space, x.shape, x.group if is_pair else ALL_EDGES)
 
 
+def _infer_softmax(op: Softmax, x: Type) -> Type:
+    if x.space is not Space.EDGE:
+        raise ProgramError(f"scores are {show_type(x)}: softmax needs edge rows")
+    if op.over not in (Space.NODE, Space.DST_PAIR):
+        raise ProgramError(f"no softmax over {op.over}: take node or dst_pair")
+    return x
+
+
+def _infer_reshape(op: Reshape, x: Type) -> Type:
+    check_shape(op.shape, "the result")
+    if math.prod(op.shape) != x.width:
+        raise ProgramError(
+            f"{list(x.shape)} has {x.width} elements but {list(op.shape)} has "
+            f"{math.prod(op.shape)}: keep the width"
+        )
+    return x.with_shape(*op.shape)
+
+
 def _infer_count(space: Space, group: str, end: End) -> Type:
     match space, end:
         case Space.NODE, End.SRC | End.DST:
@@ -191,7 +207,7 @@ def _infer_linear(x: Type, w: Type) -> Type:
     )
 
 
-def _infer_map(op: Map, types: Mapping[str, Type]) -> Type:
+def _infer_map(op: Map, args: Sequence[Type]) -> Type:
     if op.fn not in MAP_ARITY:
         raise ProgramError(f"no function is called {op.fn!r}: take one of {', '.join(MAP_ARITY)}")
     if len(op.args) != MAP_ARITY[op.fn]:
@@ -203,7 +219,6 @@ def _infer_map(op: Map, types: Mapping[str, Type]) -> Type:
             raise ProgramError(f"{op.fn} has the constant {op.const}: give it a finite number")
     elif op.const is not None:
         raise ProgramError(f"{op.fn} takes no constant: leave {op.const} out")
-    args = [types[name] for name in op.args]
     space, group = join(args)
     if op.fn == "outer":
         match args[0].shape, args[1].shape:

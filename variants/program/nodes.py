@@ -34,12 +34,16 @@ class Space(StrEnum):
     @property
     def is_weight(self) -> bool:
         """Whether rows are counted by types alone, never by nodes or edges."""
-        return self in (Space.NTYPE, Space.ETYPE, Space.SHARED)
+        return self._value_ in _WEIGHTS
 
     @property
     def is_edgewise(self) -> bool:
         """Whether every row belongs to exactly one edge type."""
-        return self in (Space.EDGE, Space.SRC_PAIR, Space.DST_PAIR)
+        return self._value_ in _EDGEWISE
+
+
+_WEIGHTS = frozenset(("ntype", "etype", "shared"))
+_EDGEWISE = frozenset(("edge", "src_pair", "dst_pair"))
 
 
 class End(StrEnum):
@@ -363,6 +367,8 @@ def operands(op: Op) -> tuple[str, ...]:
 
 def with_operands(op: Op, names: tuple[str, ...]) -> Op:
     """The same operator over other names, in the order of `operands`."""
+    if names == operands(op):
+        return op
     match op:
         case Take() | Reduce() | Softmax() | Reshape() | Fold() | Slice():
             return replace(op, x=names[0])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from hetune.variants.errors import ProgramError
 from hetune.variants.program.infer import check_shape, infer
-from hetune.variants.program.nodes import ALL_EDGES, Count, Param, Program, Space, Type
+from hetune.variants.program.nodes import ALL_EDGES, Count, Let, Param, Program, Space, Type
 from hetune.variants.program.text import show_op, show_type
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -32,19 +32,10 @@ def verify(program: Program) -> None:
         types[param.name] = param.type
     for let in program.lets:
         _check_new(let.name, types)
-        where = f"value {let.name!r} = {show_op(let.op)}"
         try:
-            found = infer(let.op, types)
+            _check_let(let, types, known)
         except ProgramError as error:
-            raise ProgramError(f"{where}: {error}") from None
-        group = let.op.group if isinstance(let.op, Count) else found.group
-        if group not in known:
-            raise ProgramError(f"{where}: the program has no group {group!r}: add it to its groups")
-        if found != let.type:
-            raise ProgramError(
-                f"{where}: declared as {show_type(let.type)} but gives {show_type(found)}: "
-                "correct the declared type"
-            )
+            raise ProgramError(f"value {let.name!r} = {show_op(let.op)}: {error}") from None
         types[let.name] = let.type
     if not program.results:
         raise ProgramError("the program returns nothing: return a value or param")
@@ -65,6 +56,18 @@ def _check_new(name: str, types: Mapping[str, Type]) -> None:
     _check_name(name, "a value's name")
     if name in types:
         raise ProgramError(f"value {name!r} is defined twice: give the second one another name")
+
+
+def _check_let(let: Let, types: Mapping[str, Type], groups: Set[str]) -> None:
+    found = infer(let.op, types)
+    group = let.op.group if isinstance(let.op, Count) else found.group
+    if group not in groups:
+        raise ProgramError(f"the program has no group {group!r}: add it to its groups")
+    if found != let.type:
+        raise ProgramError(
+            f"declared as {show_type(let.type)} but gives {show_type(found)}: "
+            "correct the declared type"
+        )
 
 
 def _check_groups(program: Program) -> None:

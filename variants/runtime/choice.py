@@ -12,6 +12,7 @@ from hetune.variants.errors import InputError, VariantError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.variants import Variant
+from hetune.variants.runtime.bound_run import BoundRun
 from hetune.variants.runtime.cost_estimates import CostEstimator
 from hetune.variants.runtime.scored import RECORDING_GAIN, Candidate, Scored, scored_on
 
@@ -149,12 +150,14 @@ class Chosen:
         cuda_graph: Whether its runs are to be replayed as one CUDA graph; None: nobody has asked.
         is_final: Whether other variants are not to be looked at or tried on this graph for now.
         seconds: Predicted time of a run; None: nobody has asked.
+        bound: What runs it on the graph that it was chosen for, if nothing is left to look up.
     """
 
     variant: Variant
     cuda_graph: bool | None = None
     is_final: bool = True
     seconds: float | None = None
+    bound: BoundRun | None = field(default=None, repr=False, compare=False)
 
 
 def choose(
@@ -298,7 +301,7 @@ def _reason(
     fitting = [i for i in faster if scored.fits(i, memory_limit, replays)]
     if fitting and best == scored.estimates.default:
         first = min(fitting, key=seconds.__getitem__)
-        if seconds[best] <= scored.estimates.tie * seconds[first]:
+        if seconds[best] <= scored.estimates.tie_with(first) * seconds[first]:
             gain = seconds[best] / seconds[first]
             return (
                 f"the default variant; predictions by {source} for {where} cannot tell it from "

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import replace
-from time import perf_counter
 
 import torch
 from torch import Tensor
@@ -13,18 +11,15 @@ from torch import Tensor
 from hetune.variants.backends.base import Backend
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.errors import MemoryLimitError
+from hetune.variants.graph.edge_batch import EdgeBatch
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.streams import synchronize
-from hetune.variants.graph.threads import (
-    kernel_threads,
-    may_use_fewer,
-    record_used_threads,
-    using_threads,
-)
+from hetune.variants.graph.threads import kernel_threads, may_use_fewer, record_used_threads
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.sides import id_on
 from hetune.variants.plan.variants import Variant
+from hetune.variants.runtime.bound_run import BoundRun
 from hetune.variants.runtime.calls import Policy, about_seconds
 from hetune.variants.runtime.choice import Choice, Chosen, check_variant, is_replayed
 from hetune.variants.runtime.domain import Domain
@@ -40,6 +35,8 @@ from hetune.variants.runtime.thread_watch import HELD_UP, SHORT_SECONDS, ThreadW
 _EXECUTABLES = GraphSlot[tuple[str, str], Executable](by_counts=True)
 """They bind arrays; what these are made of is kept by indexes and in other slots."""
 _USES = GraphSlot[None, LayerUse](by_counts=True)
+_CHOSEN = GraphSlot[tuple[object, ...], Chosen](by_counts=True)
+"""Of batches of edges, by the runner and what is demanded."""
 _SPARSE = GraphSlot[str, SparseFeatures]()
 
 
@@ -58,6 +55,7 @@ class LayerRunner:
         self.last: Variant | None = None
         self._ready: set[str] = set()
         self._sizes = SizeChoices()
+        self._own = object()
 
     def use_of(self, graph: HeteroGraph) -> LayerUse:
         """What is remembered of the layer's use of a graph."""
@@ -84,6 +82,8 @@ class LayerRunner:
         """
         if name is not None:
             return Chosen(self.named(name, variants, graph, policy)), None
+        if policy.dynamic and (known := graph.state.known(_CHOSEN, self._demands(policy))):
+            return known, None
         use = self.use_of(graph)
         policy = self._sizes.policy(policy, use, is_call=True)
         if policy.dynamic:
@@ -236,29 +236,36 @@ class LayerRunner:
             InputError: A tensor's dtype, shape or device does not fit.
             CompileError: The variant does not compile.
         """
+        if chosen.bound is not None:
+            return chosen.bound.run(inputs, weights, out, overflow)
         executable, must = self.executable(chosen.variant, graph), policy.cuda_graph
         sparse = self._sparse(chosen.variant, graph, policy)
         if sparse and (prepared := sparse.prepared(inputs, weights, overflow)):
             executable, inputs = prepared
         if constants := executable.constants(inputs):
             weights = {**weights, **constants}
-        record_used_threads(kernel_threads())
         if chosen.is_final:
             executable.release_indexes()
         if must is False:
-            watch = None if is_timed else self._watch(chosen, graph)
-            if watch is None:
-                return executable.run(inputs, weights, out, overflow=overflow)
-            threads, clock = watch.threads, _Clock()
-            record_used_threads(threads)
-            with using_threads(threads) if threads == 1 else nullcontext():
-                results = executable.run(inputs, weights, out, clock, overflow)
-            watch.record(threads, clock.seconds)
-            return results
+            watch = None if is_timed else self.watch(chosen, graph)
+            bound = BoundRun(executable, watch)
+            is_all = not (sparse or constants or is_timed)
+            if is_all and policy.dynamic and isinstance(graph, EdgeBatch):
+                self._keep(graph, chosen, policy, bound)
+            return bound.run(inputs, weights, out, overflow)
+        record_used_threads(kernel_threads())
         replays = self.use_of(graph).replays(must or False, self.recorder)
         return replays.run(
             executable, inputs, weights, out, lambda: self._is_replayed(chosen, graph, policy)
         )
+
+    def _keep(self, graph: HeteroGraph, chosen: Chosen, policy: Policy, bound: BoundRun) -> None:
+        """Keeps with a batch of edges what runs on it: the next ones have nothing to choose."""
+        graph.state.keep(_CHOSEN, self._demands(policy), replace(chosen, bound=bound))
+
+    def _demands(self, policy: Policy) -> tuple[object, ...]:
+        limits = policy.memory_limit, policy.weights_change
+        return self._own, *limits, kernel_threads(), may_use_fewer()
 
     def _sparse(
         self, variant: Variant, graph: HeteroGraph, policy: Policy
@@ -274,13 +281,21 @@ class LayerRunner:
             lambda: SparseFeatures(variant, self.domain(graph), self.backend),
         )
 
+    def expects_new(self, policy: Policy) -> bool:
+        """Whether the next call is expected to bring a new graph, whose size decides all."""
+        return policy.memory_limit is None and not policy.explore and self._sizes.are_new(policy)
+
+    def is_of_size(self, variant: str, graph: HeteroGraph, policy: Policy) -> bool:
+        """Whether new graphs of this size run a variant."""
+        return self.expects_new(policy) and self._sizes.is_chosen(variant, graph, policy)
+
     def _threads(self, variant: Variant, seconds: float, graph: HeteroGraph) -> int:
         """How many the next run of a variant is to have, which was predicted to take so long."""
         chosen = Chosen(variant), Chosen(variant, seconds=seconds)
-        watches = [self._watch(each, graph) for each in chosen]
+        watches = [self.watch(each, graph) for each in chosen]
         return min((watch.threads for watch in watches if watch), default=kernel_threads())
 
-    def _watch(self, chosen: Chosen, graph: HeteroGraph) -> ThreadWatch | None:
+    def watch(self, chosen: Chosen, graph: HeteroGraph) -> ThreadWatch | None:
         """Who watches the runs; None for those that have one thread, or are long."""
         if not (isinstance(self.backend, CppBackend) and may_use_fewer()):
             return None
@@ -302,21 +317,3 @@ class LayerRunner:
             (chosen.variant.key, limit),
             lambda: is_replayed(chosen.variant, graph, estimator, limit),
         )
-
-
-class _Clock:
-    """Seconds from a run's first launch to the end of its last one: without waiting for others."""
-
-    __slots__ = ("_end", "_start")
-
-    def __init__(self) -> None:
-        self._start: float | None = None
-
-    def __call__(self) -> None:
-        self._end = perf_counter()
-        if self._start is None:
-            self._start = self._end
-
-    @property
-    def seconds(self) -> float:
-        return 0.0 if self._start is None else self._end - self._start

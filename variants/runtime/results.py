@@ -59,7 +59,7 @@ class Results:
             InputError: What was given does not fit, or overlaps with one of the inputs.
         """
         if out is None:
-            return tuple(self._new(kind, rows) for _, kind, rows in self._kinds)
+            return tuple([self._new(kind, rows) for _, kind, rows in self._kinds])
         if len(self._kinds) > 1:
             raise InputError(
                 f"out= is for one result, and the layer has {len(self._kinds)}: leave it out"
@@ -92,7 +92,8 @@ class Results:
     def _new(self, kind: Type, rows: int) -> Tensor:
         if self._workspace is None:
             return torch.empty(rows, *kind.shape, dtype=torch.float32, device=self._device)
-        return self._workspace.results.take(rows * kind.width).view(rows, *kind.shape)
+        elements = self._workspace.results.take(rows * kind.width)
+        return elements.view(rows, *kind.shape) if kind.shape else elements
 
     def written(self, results: tuple[Tensor, ...]) -> dict[str, Tensor]:
         """The buffers of those that launches write where they are returned."""

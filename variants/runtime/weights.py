@@ -45,7 +45,12 @@ class WeightCache:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[int, Hashable, TypeOrder, bool], Weights] = {}
-        self._reads: dict[int, TypesRead] = {}
+        self._reads: dict[int, tuple[TypesRead, frozenset[str]]] = {}
+
+    def _reads_of(self, plan: Plan) -> tuple[TypesRead, frozenset[str]]:
+        names = frozenset(param.name for param in facts_of(plan).weights)
+        found = self._reads[id(plan)] = TypesRead.by(plan), names
+        return found
 
     def weights(
         self,
@@ -77,11 +82,8 @@ class WeightCache:
                 f"are on {graph.device}: move them to one device, and compile the module there"
             )
         order = order_of(adapter, edges)
-        reads = self._reads.get(id(plan))
-        if reads is None:
-            reads = self._reads[id(plan)] = TypesRead.by(plan)
-        names = [param.name for param in facts_of(plan).weights]
-        is_given = bool(names) and given.keys() >= set(names)
+        reads, names = self._reads.get(id(plan)) or self._reads_of(plan)
+        is_given = bool(names) and given.keys() >= names
         key = id(plan), reads.of(graph), order, is_given
         known = self._kept.get(key)
         if known is not None and known.version is version:

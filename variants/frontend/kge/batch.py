@@ -22,7 +22,7 @@ def check_triples(heads: Tensor, rels: Tensor, tails: Tensor) -> None:
         InputError: They are no integers, or not as many.
     """
     _check_integers(heads=heads, rels=rels, tails=tails)
-    if not len(heads) == len(rels) == len(tails):
+    if not heads.shape == rels.shape == tails.shape:
         raise InputError(
             f"there are {len(heads)} heads, {len(rels)} rels and {len(tails)} tails: give one of "
             "each for a triple"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Signature
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.kge.layer import RowPlace, ScoreArgument, names_at
 
 Tables = Tensor | tuple[Tensor, ...]
 """One, or several for a tuple of rows."""
+_PLAIN = (bool, int, float, str)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +32,7 @@ class ScoreTables:
     entities: Mapping[str, Tensor]
     weights: Mapping[str, Tensor]
     options: Mapping[str, Any]
+    _kind: Hashable = None
 
     @property
     def num_entities(self) -> int:
@@ -46,9 +48,59 @@ class ScoreTables:
     @property
     def kind(self) -> Hashable:
         """Equal for tables that one program is for, on one device, whatever their numbers."""
+        if self._kind is not None:
+            return self._kind
         rows = tuple((name, t.shape[1:], t.device) for name, t in self.entities.items())
         kinds = tuple((name, w.shape, w.dtype, w.device) for name, w in self.weights.items())
         return self.arguments, rows, kinds, tuple(self.options.items())
+
+
+class TableShapes:
+    """What tables of a call were: others like them are bound without a look at the function.
+
+    Args:
+        bound: What `bound_tables` made of the call's tables.
+        given: These, by their arguments' names.
+    """
+
+    def __init__(self, bound: ScoreTables, given: Mapping[str, Any]) -> None:
+        self._arguments, self._options, self._kind = bound.arguments, bound.options, bound.kind
+        self._entities, self._weights = tuple(bound.entities), tuple(bound.weights)
+        self._looks = {name: _look(value) for name, value in given.items()}
+
+    def bound(self, given: Mapping[str, Any]) -> ScoreTables | None:
+        """The tables of another call, or None if one differs in more than its numbers."""
+        looks = self._looks
+        if len(given) != len(looks):
+            return None
+        for name, value in given.items():
+            look = looks.get(name)
+            if look is None or look != _look(value):
+                return None
+        tables = dict(_named(given))
+        entities = {name: tables[name] for name in self._entities}
+        weights = {name: tables[name] for name in self._weights}
+        return ScoreTables(self._arguments, entities, weights, self._options, self._kind)
+
+
+def _named(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What is given by names as of `_names`."""
+    for name, value in given.items():
+        if isinstance(value, tuple):
+            yield from ((f"{name}_{i}", part) for i, part in enumerate(value))
+        else:
+            yield name, value
+
+
+def _look(value: Any) -> tuple[object, ...] | None:
+    """Equal for tables of one shape on one device, and for equal options; None of others."""
+    kind = type(value)
+    if kind is tuple:
+        looks = tuple(map(_look, value))
+        return None if None in looks else looks
+    if kind is Tensor or kind is nn.Parameter:
+        return value.shape, value.dtype, value.device
+    return (kind, value) if kind in _PLAIN else None
 
 
 def bound_tables(

@@ -116,7 +116,7 @@ _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 def _form(module: nn.Module, values: Mapping[str, Any]) -> CallForm:
     lists = [n for n, v in values.items() if _is_integer(v) and v.dim() == 2 and len(v) == 2]
     if not lists:
-        raise NotTraceable(f"there is no edge_index among its arguments, int64 [2, E]: {EXAMPLE}")
+        raise NotTraceable(f"there is no edge_index of integers among its arguments: {EXAMPLE}")
     edges = lists[0]
     count = values[edges].shape[1]
     features: dict[str, tuple[int, ...]] = {}
@@ -144,7 +144,7 @@ def _form(module: nn.Module, values: Mapping[str, Any]) -> CallForm:
 
 
 def _is_integer(value: object) -> bool:
-    return isinstance(value, Tensor) and value.dtype is torch.int64
+    return isinstance(value, Tensor) and value.dtype in (torch.int64, torch.int32)
 
 
 def _num_relations(module: nn.Module, types: Tensor) -> int:

@@ -32,7 +32,7 @@ class CallArguments:
         sources: Names of the features of sources, float [sources, *row shape], where these are
             other nodes than those that messages reach.
         given_dtype: Of all floats, before they were made float32.
-        edges: Name of the edges, int64 [2, E].
+        edges: Name of the edges, int64 or int32 [2, E].
         edge_features: Names of the features of edges, float [E, *row shape].
     """
 
@@ -126,7 +126,7 @@ class CallArguments:
             kind = "feature" if name in self.features else "edge feature"
             return kind, tuple(value.shape[1:])
         if name == self.edges:
-            return "edges"
+            return "edges" if value.dtype is torch.int64 else f"edges of {value.dtype}"
         return value.dtype, value.dim(), value.shape[1:]
 
     def drawn(self, random: torch.Generator, num_nodes: int) -> CallArguments:
@@ -164,12 +164,13 @@ class CallArguments:
                 drawn = torch.randint(0, most, shape, generator=random).to(value.dtype)
                 drawn.view(-1)[:most] = torch.arange(min(most, drawn.numel()))  # all of them
                 return drawn
-            if len(shape) == 1:  # weights, of which degrees are summed up
+            are_weights = name == "edge_weight" and shape[1:] == (1,)
+            if are_weights or len(shape) == 1:  # of which degrees are summed up
                 return torch.rand(shape, generator=random, dtype=torch.float64) + 0.1
             return torch.randn(shape, generator=random, dtype=torch.float64)
 
         values = {
-            name: ends
+            name: ends.to(value.dtype)
             if name == self.edges
             else other(name, value).cpu()
             if isinstance(value, Tensor)
@@ -205,7 +206,7 @@ def read_arguments(
             raise NotTraceable(f"{name} is a {type(value).__name__}: tensors and numbers compile")
     edges = [name for name, value in values.items() if _are_edges(value)]
     if not edges:
-        raise NotTraceable("there are no edges among the arguments, int64 [2, E]")
+        raise NotTraceable("there are no edges among the arguments, int64 or int32 [2, E]")
     features = _features({n: value for n, value in values.items() if n not in sources})
     if not features and not sources:
         raise NotTraceable("there are no features of nodes among the arguments, float32 [N, width]")
@@ -351,7 +352,7 @@ def check_tensor(name: str, value: Tensor) -> None:
 def _are_edges(value: object) -> bool:
     return (
         isinstance(value, Tensor)
-        and value.dtype is torch.int64
+        and value.dtype in (torch.int64, torch.int32)
         and value.dim() == 2
         and value.shape[0] == 2
     )

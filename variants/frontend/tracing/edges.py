@@ -34,10 +34,11 @@ def gathered(at: Interpreter, x: Tensor, dim: int, index: Tensor) -> RowValue:
     end, group = at.recorder.end_of(index)
     if space is Space.NODE:
         at.recorder.check_nodes(group, end, at.recorder.types[found.name].group)
+    name = found.name
     if space is Space.SRC_PAIR:
         at.recorder.source_ends.add(end)
-        end = End.NONE
-    return RowValue(at.recorder.emit(Take(found.name, Space.EDGE, end, group), "take"), found.axis)
+        name, end = at.recorder.with_edges_of(group, name), End.NONE
+    return RowValue(at.recorder.emit(Take(name, Space.EDGE, end, group), "take"), found.axis)
 
 
 @handles("index_select")

@@ -32,6 +32,7 @@ from hetune.variants.program.nodes import (
     with_operands,
 )
 
+_OF_SOURCES = (Space.SOURCE, Space.SRC_PAIR)
 _MOST_WAYS = 2
 """Sums over some sets of edges, of which each reads all edges."""
 _MOST_ALONE = 4
@@ -237,6 +238,8 @@ class TracedLoop(LoopTerms):
             return self._weight(names)
         if kind.space is Space.EDGE:
             return self._by_edge(names)
+        if kind.space is Space.SRC_PAIR:
+            return self._of_sources(names)
         return self._by_node(names, space, end)
 
     def _by_edge(self, names: Names) -> str:
@@ -250,6 +253,8 @@ class TracedLoop(LoopTerms):
         ops = self._alike(names)
         columns, hint = _columns(ops), known(names)[0]
         match _some(ops):
+            case Take(x=x, end=end) if self._old_types[x].space in _OF_SOURCES:
+                return self.emit(Take(self._of_sources(columns[0]), Space.EDGE, end), hint)
             case Take(x=x, end=end) if self._old_types[x].space is Space.NODE:
                 if len({end_of(op) for op in ops if op is not None}) > 1:
                     raise Unlike
@@ -257,6 +262,19 @@ class TracedLoop(LoopTerms):
             case Softmax():
                 return self.emit(Softmax(self._by_edge(columns[0]), Space.DST_PAIR), hint)
         return self._rewritten(ops, Space.EDGE, End.NONE, hint)
+
+    def _of_sources(self, names: Names) -> str:
+        """Rows of sources, where these are other nodes, or of those with edges of each set."""
+        hint = known(names)[0]
+        if self._old_types[hint].space is Space.SOURCE:
+            if len({*names}) > 1:
+                raise Unlike
+            return self._param(hint)
+        ops = self._alike(names)
+        if isinstance(_some(ops), Take):
+            sources = self._of_sources(_columns(ops)[0])
+            return self.emit(Take(sources, Space.SRC_PAIR, End.SRC), hint)
+        return self._rewritten(ops, Space.SRC_PAIR, End.NONE, hint)
 
     def _by_node(self, names: Names, space: Space, end: End) -> str:
         """Rows of nodes, of each set's own, as rows of edges or of pairs.

@@ -30,6 +30,8 @@ from hetune.variants.program.nodes import (
     Space,
     Take,
     Type,
+    operands,
+    with_operands,
 )
 from hetune.variants.program.text import show_op
 
@@ -315,6 +317,16 @@ class ProgramRecorder:
     def is_of_nodes(self, name: str) -> bool:
         """Whether a value has a row for each node."""
         return self.types[name].space is Space.NODE
+
+    def with_edges_of(self, group: str, name: str) -> str:
+        """What a value of sources with edges is for those with edges of a group."""
+        op, type_ = self.op_of(name), self.types[name]
+        if type_.space is not Space.SRC_PAIR or type_.group == group or op is None:
+            return name
+        if isinstance(op, Take):
+            return self.emit(replace(op, group=group), name)
+        args = tuple(self.with_edges_of(group, arg) for arg in operands(op))
+        return self.emit(with_operands(op, args), name)
 
     def check_sources(self) -> None:
         """Checks that sources, where they are other nodes, are read at one end, and alone there.

@@ -18,6 +18,7 @@ from torch import Tensor
 from hetune.variants.errors import ProgramError
 from hetune.variants.frontend.tracing.dropout import TracedMask
 from hetune.variants.frontend.tracing.expressions import Expression
+from hetune.variants.frontend.tracing.head_axes import with_head_axes
 from hetune.variants.frontend.tracing.loop import TracedLoop
 from hetune.variants.frontend.tracing.loop_params import COPY, Unlike, known
 from hetune.variants.frontend.tracing.narrow_products import with_inner_products
@@ -77,6 +78,7 @@ def rolled_up(recorder: ProgramRecorder, results: Sequence[str]) -> RolledUp:
         if recorder.is_swapped(edges):
             lets = with_ends_swapped(lets, edges.group, recorder.types)
     lets = with_inner_products(recorder, with_softmaxes(with_direct_takes(lets)), results)
+    lets = with_head_axes(recorder, lets, results)
     if recorder.node_counts:
         return _of_types(recorder, lets, results)
     ends = [_ends(recorder, edges) for edges in recorder.sets]
@@ -92,7 +94,9 @@ def rolled_up(recorder: ProgramRecorder, results: Sequence[str]) -> RolledUp:
         masks = {name: (mask,) for name, mask in recorder.masks.items()}
         given = recorder.weights, recorder.constants, *ends[0], recorder.kinds, masks
         return RolledUp(params, lets, names, *given)
-    of_edges = any(not recorder.is_of_nodes(name) for name in (*recorder.features, *results))
+    of_edges = not all(map(recorder.is_of_nodes, results)) or any(
+        recorder.types[name].space is Space.EDGE for name in recorder.features
+    )
     if Space.EDGE in recorder.kinds or of_edges:
         raise recorder.sets[1].only
     with recorder.tape:

@@ -7,42 +7,45 @@ from pathlib import Path
 
 import psutil
 
-from hetune.variants.errors import GraphError, GraphFileError
+from hetune.variants.errors import GraphError, GraphFileError, HetuneError, InputError
 
 _MOST = 300
 _CUT_SHORT = ("EOFError", "BadGzipFile", "BadZipFile", "error")  # the last is zlib's and struct's
 
 
 @contextmanager
-def reading(path: Path, what: str) -> Iterator[None]:
-    """Turn whatever a reader raises into a `GraphFileError` that names the file.
+def reading(path: Path, what: str, kind: type[HetuneError] = GraphFileError) -> Iterator[None]:
+    """Turn whatever a reader raises into an error that names the file.
 
     Parsers raise what they happen to run into when a file is damaged, so all of it counts.
 
     Args:
         path: The file.
         what: What it should be: "an N-Triples file".
+        kind: Of the error.
     """
     try:
         yield
     except (GraphFileError, Warning):
         raise
-    except GraphError as error:
-        raise GraphFileError(f"{path}: {printable(str(error))}") from error
+    except (GraphError, InputError) as error:
+        if isinstance(error, kind) and str(path) in str(error):
+            raise
+        raise kind(f"{path}: {printable(str(error))}") from error
     except FileNotFoundError as error:
         missing = error.filename or path
-        raise GraphFileError(f"{missing} does not exist: check the path") from error
+        raise kind(f"{missing} does not exist: check the path") from error
     except MemoryError as error:
-        raise GraphFileError(
+        raise kind(
             f"{path} takes more memory than is free, or is damaged: check the file"
         ) from error
     except Exception as error:
         reason = reason_of(error)
         if type(error).__name__ in _CUT_SHORT:
-            raise GraphFileError(
+            raise kind(
                 f"{path} is cut short or no {re.sub('^an? ', '', what)}: {reason}; fetch it again"
             ) from error
-        raise GraphFileError(f"{path} cannot be read as {what}: {reason}; mend it there") from error
+        raise kind(f"{path} cannot be read as {what}: {reason}; mend it there") from error
 
 
 def reason_of(error: Exception) -> str:

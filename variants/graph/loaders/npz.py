@@ -12,6 +12,7 @@ from hetune.variants.graph._arrays import as_ids, check_range
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.loaders.edge_table import part_of
 from hetune.variants.graph.loaders.file_errors import check_memory
+from hetune.variants.graph.loaders.npz_members import read_header
 from hetune.variants.graph.loaders.options import NpzOptions
 from hetune.variants.graph.rename import named_by_number, with_names
 
@@ -96,12 +97,6 @@ def _check_sizes(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
             with archive.open(info) as member:
-                version = np.lib.format.read_magic(member)
-                read_header = (
-                    np.lib.format.read_array_header_1_0
-                    if version == (1, 0)
-                    else np.lib.format.read_array_header_2_0
-                )
                 shape, _, dtype = read_header(member)
                 stated = math.prod(shape) * dtype.itemsize
                 if dtype.hasobject:

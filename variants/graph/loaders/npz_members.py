@@ -13,7 +13,7 @@ import numpy as np
 def member_header(path: Path, name: str) -> tuple[tuple[int, ...], bool, np.dtype]:
     """Shape, whether columns follow each other rather than rows, and dtype of an array."""
     with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as member:
-        return _header(member)
+        return read_header(member)
 
 
 def member_chunks(path: Path, name: str, step: int, row: int | None = None) -> Iterator[np.ndarray]:
@@ -23,7 +23,7 @@ def member_chunks(path: Path, name: str, step: int, row: int | None = None) -> I
         ValueError: The array's rows do not follow each other, or it is no plain one.
     """
     with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as member:
-        shape, is_by_columns, dtype = _header(member)
+        shape, is_by_columns, dtype = read_header(member)
         is_by_columns &= len(shape) > 1
         if dtype.hasobject or (is_by_columns and row is None):
             raise ValueError(f"{name} is {dtype} by columns: save plain numbers by rows")
@@ -40,7 +40,8 @@ def member_chunks(path: Path, name: str, step: int, row: int | None = None) -> I
             yield found.reshape(-1, *inner)[..., at]
 
 
-def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+def read_header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """As `member_header`, of an array's file, which is read up to its numbers."""
     formats = np.lib.format
     is_first = formats.read_magic(member) == (1, 0)
     read = formats.read_array_header_1_0 if is_first else formats.read_array_header_2_0
