@@ -16,7 +16,7 @@ from hetune.clients.http.job_calls import Event
 from hetune.clients.http.retries import CallAttempts, Outcome
 from hetune.clients.http.watch import JobWatch
 from hetune.clients.http.wire import BODY, MOST_KEPT, announced, has_tensors
-from hetune.service.core.formats.body_memory import Body, BodyMemory
+from hetune.service.core.formats.body_memory import BodyMemory, ReceivedBody
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -106,7 +106,7 @@ class Sender:
             response = self._begun(call)
             with closing(response):
                 if has_tensors(response):
-                    body = Body(self._memory, announced(response))
+                    body = ReceivedBody(self._memory, announced(response))
                     for piece in response.iter_bytes():
                         body.add(piece)
                     response.extensions[BODY] = body.content

@@ -10,7 +10,7 @@ from pathlib import Path
 from fastapi import HTTPException, Request
 
 from hetune.service.core.formats import arrow_stream, message
-from hetune.service.core.formats.body_memory import Body
+from hetune.service.core.formats.body_memory import ReceivedBody
 from hetune.service.core.formats.container import Content
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.http.receiving import Held, announced, pieces
@@ -78,7 +78,7 @@ async def read(request: Request, held: Held, most: int, limits: ServiceLimits) -
         BusyError: Other bodies hold too much.
         HTTPException: It comes too slowly (408).
     """
-    body = Body(held.memory, announced(request))
+    body = ReceivedBody(held.memory, announced(request))
     async for piece, _ in pieces(request, held, most, limits.body_seconds):
         body.add(piece)
     return body.content

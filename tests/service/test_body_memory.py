@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hetune.service.core.formats.body_memory import Body, BodyMemory
+from hetune.service.core.formats.body_memory import BodyMemory, ReceivedBody
 from hetune.service.core.formats.message import Pieces, unpack
 from hetune.variants.runtime.workspace import ReusedMemory
 
@@ -13,7 +13,7 @@ PIECES = (b"ab", b"", bytes(3000), b"c" * 5000)
 @pytest.mark.parametrize("announced", [0, 2, 8002, 9000, 1 << 70])
 @pytest.mark.parametrize("pieces", [(), (b"",), PIECES[:1], PIECES])
 def test_pieces_become_one_body(pieces, announced):
-    body = Body(BodyMemory(0), announced)
+    body = ReceivedBody(BodyMemory(0), announced)
     for piece in pieces:
         body.add(piece)
     assert bytes(body.content) == b"".join(pieces)
@@ -23,7 +23,7 @@ def test_pieces_become_one_body(pieces, announced):
 def received(memory, value):
     """Rows of a container that came in pieces."""
     sent = Pieces("{}", {"x": torch.full((1 << 18, 9), value)})
-    body = Body(memory, len(sent))
+    body = ReceivedBody(memory, len(sent))
     for piece in sent:
         body.add(piece)
     return unpack(body.content).tensors["x"]

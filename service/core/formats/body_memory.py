@@ -35,7 +35,7 @@ class BodyMemory:
         return self._reused.take(steps * _STEP // ELEMENT).numpy().view(np.uint8)
 
 
-class Body:
+class ReceivedBody:
     """A body, one piece after the other.
 
     Args:
