@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -139,7 +139,7 @@ class Inference:
         needed = places.needed(wanted)
         by_type = isinstance(features, Mapping)
         if found.description.node_widths:  # zeros behind narrow rows take memory, too
-            self.check_memory(found, given, wanted | needed)
+            self.check_memory(places, given, wanted | needed)
         rows = inputs_of(found, given, features, inputs or {})
         if nodes is None and isinstance(features, Mapping) and found.description.result_types:
             nodes = dict.fromkeys(found.description.result_types)
@@ -202,9 +202,8 @@ class Inference:
             with step("compute", layer=layer.layer, number=number, variant=layer.variant):
                 graph = run.graph_of(number)
                 done = self._layer(run, number, graph, rows)
-                first = self._finished(run, number, done.results[0])
             seconds = done.seconds
-            rows |= zip(wiring.gives[number], (first, *done.results[1:]), strict=True)
+            rows |= zip(wiring.gives[number], done.results, strict=True)
             use = run.model.compiled[number].use_of(graph)
             prepared = done.uncompiled is not None or use.record(layer.variant, seconds)
             ran = {"measured_seconds": seconds, "threads": done.threads}
@@ -220,7 +219,7 @@ class Inference:
     def _layer(
         self, run: _Run, number: int, graph: HeteroGraph, rows: Mapping[str, Tensor]
     ) -> LayerRun:
-        """What a layer did."""
+        """What a layer did, with its first result finished."""
         engine, layer, wiring = self._engine, run.plan.layers[number], run.model.wiring
         part = None if run.plan.steps is None else run.plan.steps[number]
 
@@ -228,7 +227,7 @@ class Inference:
             found = rows[name] if part is None else part.inputs(rows[name])
             return engine.device.put(found) if name in wiring.inputs else found
 
-        return run_layer(
+        done = run_layer(
             engine,
             run.model,
             number,
@@ -239,11 +238,9 @@ class Inference:
             most_bytes=run.module_bytes if run.variants[number] is None else 0,
             deadline=run.deadline,
         )
-
-    def _finished(self, run: _Run, number: int, first: Tensor) -> Tensor:
-        """A layer's first result after what follows the layer."""
+        first, *others = done.results
         out = run.model.epilogues[number](first)
-        return out if run.plan.steps is None else run.plan.steps[number].needed(out)
+        return replace(done, results=(out if part is None else part.needed(out), *others))
 
     def _rows(self, run: _Run, number: int, out: Tensor, is_of_edges: bool) -> Rows:
         """The rows to give, of those that a layer gave."""
