@@ -137,6 +137,8 @@ class Inference:
         wanted = places.wanted(outputs)
         needed = places.needed(wanted)
         by_type = isinstance(features, Mapping)
+        if found.description.node_widths:  # zeros behind narrow rows take memory, too
+            self.check_memory(found, given, wanted | needed)
         rows = inputs_of(found, given, features, inputs or {})
         if nodes is None and isinstance(features, Mapping) and found.description.result_types:
             nodes = dict.fromkeys(found.description.result_types)

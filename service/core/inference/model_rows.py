@@ -41,7 +41,9 @@ def inputs_of(
                 f"the model has no input {name[:_SHOWN]!r} beside its features: it takes {named}"
             )
     if features is not None:
-        given["x"] = features_of(features, graph, model.description.in_channels)
+        described = model.description
+        widths = described.widths_by_type
+        given["x"] = features_of(features, graph, described.in_channels, widths)
     for name, table in model.tables.items():
         if name in given:
             raise InputError(f"the model has rows of its own as {name}: leave them out")
