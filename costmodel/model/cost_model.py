@@ -144,7 +144,14 @@ class CostModel:
         Raises:
             ModelError: The rates are those of another device than the model is for.
         """
-        return self._predicted(launches.families, *self._features(launches, machine))
+        return self.predictions(launches, machine)[0]
+
+    def predictions(
+        self, launches: LaunchBatch, machine: Rates
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What `predict` gives, and what the roofline model says; each float64 [launches]."""
+        X, roofline = self._features(launches, machine)
+        return self._predicted(launches.families, X, roofline), roofline
 
     def interval(self, launches: LaunchBatch, machine: Rates) -> NDArray[np.float64]:
         """Seconds between which 4 of 5 launches on new graphs lie.
@@ -191,22 +198,31 @@ class CostModel:
             problem: Its times are not looked at.
             machine: Rates of the machine; those that the model was fitted with by default.
         """
-        launches = [(c.variant, each) for c in problem.candidates for each in c.launches]
-        batch = LaunchBatch.of(problem, ((each.family, each.columns) for _, each in launches))
-        seconds = self.predict(batch, machine or self.manifest.machine)
-        found = {candidate.variant: self.run_seconds for candidate in problem.candidates}
-        for (variant, _), each in zip(launches, seconds.tolist(), strict=True):
-            found[variant] += each + self.launch_seconds
-        return found
+        seconds, _ = self._totals(problem, machine)
+        names = (candidate.variant for candidate in problem.candidates)
+        return dict(zip(names, seconds.tolist(), strict=True))
 
     def choose(self, problem: Problem, machine: Rates | None = None) -> str:
         """The variant that a selector would take on a measured problem, prepared or not.
 
         Takes what `totals` takes.
         """
-        seconds = list(self.totals(problem, machine).values())
-        chosen = unless_tied(seconds, default_of(problem), self.tie)
+        chosen = unless_tied(*self._totals(problem, machine), default_of(problem), self.tie)
         return problem.candidates[chosen].variant
+
+    def _totals(
+        self, problem: Problem, machine: Rates | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What `totals` says, and what the roofline model says; each float64 [variants]."""
+        launches = [each for c in problem.candidates for each in c.launches]
+        batch = LaunchBatch.of(problem, ((each.family, each.columns) for each in launches))
+        counts = np.array([len(candidate.launches) for candidate in problem.candidates])
+        owners = np.repeat(np.arange(len(counts)), counts)
+        seconds, roofline = (
+            np.bincount(owners, by_launch, minlength=len(counts)).astype(np.float64)
+            for by_launch in self.predictions(batch, machine or self.manifest.machine)
+        )
+        return seconds + self.manifest.overhead.seconds(counts.astype(np.float64)), roofline
 
     def prepare_seconds(self, amounts: NDArray[np.float64]) -> NDArray[np.float64]:
         """Seconds of indexing a graph and binding variants to it, float64 [variants].

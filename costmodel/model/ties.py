@@ -6,6 +6,9 @@ to be faster by more than a factor, the *tie*, which is learned: the largest tha
 nothing on graph families that were held out. These were measured in the same hours, though. Where
 cores are virtual, what they take to fetch rows from each other changes later on, and with it the
 order of variants; so the tie has a floor.
+
+There is no tie with a variant that the roofline model, too, says is faster than the default one: it
+knows nothing of the measurements, and two that err for different reasons seldom agree by chance.
 """
 
 from __future__ import annotations
@@ -31,17 +34,26 @@ So a tie is no less, whatever a model has learned.
 """
 
 
-def unless_tied(seconds: ArrayLike, default: int | None, tie: float) -> int:
+def unless_tied(seconds: ArrayLike, roofline: ArrayLike, default: int | None, tie: float) -> int:
     """The position of the least time, or of the default variant's where the two are tied.
 
     Args:
         seconds: Of each variant; float64 [variants].
+        roofline: What the roofline model says; float64 [variants].
         default: Position of the default variant; None if it is not among them.
         tie: How many times as long as the least it may take.
     """
     times = np.asarray(seconds)
     best = int(times.argmin())
-    return best if default is None or times[default] > tie * times[best] else default
+    if default is None or faster_by_roofline(roofline, default)[best]:
+        return best
+    return best if times[default] > tie * times[best] else default
+
+
+def faster_by_roofline(roofline: ArrayLike, default: int | None) -> NDArray[np.bool_]:
+    """Which variants the roofline model says are faster than the default one; bool [variants]."""
+    times = np.asarray(roofline)
+    return np.zeros(len(times), bool) if default is None else times < times[default]
 
 
 def tie_of(regrets: Callable[[float], NDArray[np.float64]], device: Device) -> float:

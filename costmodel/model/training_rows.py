@@ -38,6 +38,7 @@ class Candidates:
         owners: The variant of each of them; int64 [launches].
         launches: How many each variant runs; float64 [variants].
         seconds: Measured time of a whole run; float64 [variants].
+        roofline: What the roofline model says of it; float64 [variants].
         default: Which of them is the layer's default variant; None if that was not measured.
     """
 
@@ -45,6 +46,7 @@ class Candidates:
     owners: NDArray[np.int64]
     launches: NDArray[np.float64]
     seconds: NDArray[np.float64]
+    roofline: NDArray[np.float64]
     default: int | None
 
     def totals(self, by_row: NDArray[np.float64], overhead: Overhead) -> NDArray[np.float64]:
@@ -54,7 +56,8 @@ class Candidates:
 
     def regret(self, by_row: NDArray[np.float64], overhead: Overhead, tie: float = 1.0) -> float:
         """Measured time of the variant that would be chosen, by that of the fastest."""
-        chosen = unless_tied(self.totals(by_row, overhead), self.default, tie)
+        totals = self.totals(by_row, overhead)
+        chosen = unless_tied(totals, self.roofline, self.default, tie)
         return float(self.seconds[chosen] / self.seconds.min())
 
 
@@ -119,7 +122,8 @@ class TrainingRows:
             families=np.array([family for c in collected for family in c.families]),
             groups=np.repeat(groups, np.diff(starts)),
             problems=tuple(
-                c.candidates(int(start)) for c, start in zip(collected, starts[:-1], strict=True)
+                c.candidates(int(start), roofline)
+                for c, start, (_, roofline) in zip(collected, starts[:-1], seen, strict=True)
             ),
             overhead=Overhead.fit(problems),
             device=device_of(machine),
@@ -153,14 +157,20 @@ class _Collected:
         self.seconds = np.exp(np.bincount(self._rows, np.multiply(logs, weights)) / sums)
         self.weights = sums if weighting is Weighting.EVEN else sums / sums.sum()
 
-    def candidates(self, start: int) -> Candidates:
-        """The problem's variants, with its rows numbered from `start`."""
+    def candidates(self, start: int, roofline: NDArray[np.float64]) -> Candidates:
+        """The problem's variants, with its rows numbered from `start`.
+
+        Args:
+            start: The first row's number.
+            roofline: What the roofline model says of the problem's rows.
+        """
         candidates = self._problem.candidates
         return Candidates(
             self._rows + start,
             self._owners,
             np.array([len(c.launches) for c in candidates], dtype=np.float64),
             np.array([c.seconds for c in candidates]),
+            np.bincount(self._owners, roofline[self._rows]).astype(np.float64),
             default_of(self._problem),
         )
 

@@ -20,6 +20,7 @@ from hetune.costmodel.features.devices import Rates, default_rates, device_of
 from hetune.costmodel.features.graph import graph_features
 from hetune.costmodel.model.bundle import load
 from hetune.costmodel.model.cost_model import UNKNOWN_FACTOR, Contributions, CostModel
+from hetune.costmodel.model.ties import faster_by_roofline
 from hetune.costmodel.problems import LaunchBatch
 from hetune.costmodel.registry.calibration import ROOFLINE, load_calibration
 from hetune.costmodel.registry.default_model import (
@@ -345,7 +346,8 @@ class Selector:
         self, model: CostModel, table: CandidateTable, domain: Domain, threads: int
     ) -> CostEstimates:
         batch, runs = _launches(table, domain, threads), table.runs(domain)
-        launches = model.predict(batch, self.machine) * (self._scale(batch.families) * runs)
+        predicted, roofline = model.predictions(batch, self.machine)
+        launches = predicted * (self._scale(batch.families) * runs)
         launched = table.totals(launches + model.launch_seconds * runs)
         seconds = _finite(launched + model.run_seconds)
         prepare = _finite(model.prepare_seconds(table.preparation(domain)))
@@ -354,8 +356,13 @@ class Selector:
             replays = replay_seconds(table, batch.columns, launches, self.machine)
             replays = _finite(replays + model.run_seconds)
         lacking = model.lacks(batch.families)
-        default, tie = table.default, model.tie
-        return CostEstimates(seconds, launches, prepare, LEARNED, replays, default, tie, lacking)
+        default, agreed = (
+            table.default,
+            faster_by_roofline(table.totals(roofline * runs), table.default),
+        )
+        return CostEstimates(
+            seconds, launches, prepare, LEARNED, replays, default, model.tie, agreed, lacking
+        )
 
     def _report(self, why: Exception | str) -> None:
         known = isinstance(why, str | HetuneError)

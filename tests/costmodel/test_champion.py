@@ -156,7 +156,7 @@ def test_a_champion_that_does_not_answer_leaves_the_old_one(registry, monkeypatc
     def fail(*_):
         raise error
 
-    monkeypatch.setattr("hetune.costmodel.model.cost_model.CostModel.predict", fail)
+    monkeypatch.setattr("hetune.costmodel.model.cost_model.CostModel.predictions", fail)
     assert not found.refresh()
     assert found.active.model == first
     assert found.problem

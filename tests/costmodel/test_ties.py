@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from hetune.costmodel.evaluate.baselines import roofline
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import ModelManifest
 from hetune.costmodel.model.ties import default_of, tie_of, unless_tied
@@ -22,20 +23,23 @@ PROBLEMS = 100
 
 
 @pytest.mark.parametrize(
-    ("seconds", "default", "tie", "expected"),
+    ("seconds", "roofline", "default", "tie", "expected"),
     [
-        ((1.0, 1.04), 1, 1.05, 1),
-        ((1.0, 1.06), 1, 1.05, 0),
-        ((1.0, 1.04), 1, 1.0, 0),
-        ((1.0, 1.0), 1, 1.0, 1),
-        ((1.2, 1.0), 1, 1.05, 1),
-        ((1.04, 1.0, 1.02), None, 1.05, 1),
+        ((1.0, 1.04), (9, 9), 1, 1.05, 1),
+        ((1.0, 1.06), (9, 9), 1, 1.05, 0),
+        ((1.0, 1.04), (9, 9), 1, 1.0, 0),
+        ((1.0, 1.0), (9, 9), 1, 1.0, 1),
+        ((1.2, 1.0), (9, 9), 1, 1.05, 1),
+        ((1.04, 1.0, 1.02), (9, 9, 9), None, 1.05, 1),
+        ((1.0, 1.04), (8, 9), 1, 1.05, 0),
+        ((1.0, 1.04), (10, 9), 1, 1.05, 1),
+        ((1.0, 1.02, 1.04), (9, 8, 9), 2, 1.05, 2),
     ],
 )
-def test_the_default_variant_runs_unless_another_is_faster_by_more_than_the_tie(
-    seconds, default, tie, expected
+def test_the_default_runs_unless_another_is_faster_by_more_than_the_tie_or_by_both_models(
+    seconds, roofline, default, tie, expected
 ):
-    assert unless_tied(seconds, default, tie) == expected
+    assert unless_tied(seconds, roofline, default, tie) == expected
 
 
 def losing(slope: float, free: float = 1.0):
@@ -95,9 +99,10 @@ def with_default(numbers, tie):
 def test_a_model_chooses_by_its_tie(tie):
     wanted, model = with_default(problems(graph_families=4, widths=(64,), seed=3), tie)
     for each in wanted:
-        totals = model.totals(each)
+        totals, bounds = model.totals(each), roofline(MACHINE)(each)
         best = min(totals, key=totals.__getitem__)
-        expected = DEFAULT if totals[DEFAULT] <= max(tie, 1.12) * totals[best] else best
+        tied = totals[DEFAULT] <= max(tie, 1.12) * totals[best]
+        expected = DEFAULT if tied and bounds[best] >= bounds[DEFAULT] else best
         assert model.choose(each) == expected
 
 

@@ -238,6 +238,34 @@ def test_batch_norm_in_training_runs_uncompiled():
     close(compiled(**arguments), layer, arguments)
 
 
+class Cut(pyg.MessagePassing):
+    """Reads some columns of its features, and puts others beside what edges compute."""
+
+    def forward(self, x, edge_index):
+        pair = x if isinstance(x, tuple) else (x, x)
+        parts = [rows.split([2, WIDTH - 2], -1) for rows in pair]
+        rows, places = zip(*parts, strict=True)
+        return self.propagate(edge_index, x=rows, pos=places) + pair[1][:, 1:3]
+
+    def message(self, x_j, pos_i, pos_j):
+        beside = torch.cat([(pos_i - pos_j)[:, 1:3].exp(), x_j], -1)
+        return beside.view(-1, 2, 2).amax(1) * beside[:, 1:3]
+
+
+@pytest.mark.parametrize("sources", [NODES, NODES + 9])
+@torch.no_grad()
+def test_columns_are_picked(sources):
+    layer, compiled = Cut().eval(), compile_layer(Cut().eval(), backend="torch")
+    arguments = arguments_on(EDGES, NODES, ())
+    if sources != NODES:
+        arguments["x"] = torch.randn(sources, WIDTH), arguments["x"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        close(compiled(**arguments), layer, arguments)
+    for variant in compiled.variants:
+        close(compiled(**arguments, variant=variant), layer, arguments)
+
+
 class WithTail(pyg.MessagePassing):
     """Sums, and what no program has after them; two results."""
 

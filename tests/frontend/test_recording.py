@@ -7,8 +7,10 @@ import torch
 from tests.frontend.message_passing_cases import WIDTH, pyg
 
 from hetune.variants.frontend import traced_call
-from hetune.variants.frontend.tracing.recording import Recordings
+from hetune.variants.frontend.tracing.edge_recipes import EdgeRecipe
+from hetune.variants.frontend.tracing.recording import Recording, Recordings
 from hetune.variants.frontend.tracing.tape import Tape
+from hetune.variants.graph import index_native
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
 
@@ -162,3 +164,71 @@ def test_views_of_the_same_elements_are_recorded_once():
     found = one.run(60, None, {"edge_index": edges})
     assert all(torch.equal(found[name], rows) for name, rows in expected.items())
     assert found["first"] is found["again"]
+
+
+RECIPES = {
+    "GCNConv": (True, "symmetric"),
+    "TAGConv": (False, "symmetric"),
+    "SAGEConv": (False, "mean"),
+    "GATConv": (True, ""),
+    "GraphConv": (False, ""),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", RECIPES)
+def test_what_is_made_of_edges_is_one_native_call_with_torchs_bits(kind, monkeypatch):
+    found = []
+    run = EdgeRecipe.run
+
+    def ran(self, num_nodes, values):
+        outputs = run(self, num_nodes, values)
+        found.append((self.loops, self.scale, num_nodes, values, outputs))
+        return outputs
+
+    monkeypatch.setattr(EdgeRecipe, "run", ran)
+    monkeypatch.setattr(Recording, "_stepwise", spied := SpiedSteps(Recording._stepwise))
+    layer = compile_layer(getattr(pyg, kind)(WIDTH, 5))
+    for at, (nodes, edges) in enumerate(SIZES):
+        x, edge_index = graph(nodes, edges, at)
+        layer(x, edge_index)
+    assert {each[:2] for each in found} == {RECIPES[kind]}
+    assert spied.count == 1  # the first run compares
+    for _, _, nodes, values, outputs in found:
+        rows = spied.run(nodes, None, values)
+        assert all(torch.equal(outputs[name].to(own.dtype), own) for name, own in rows.items())
+
+
+@torch.no_grad()
+def test_a_recipe_that_gives_something_else_is_left_out(monkeypatch):
+    native, layer = index_native.scaled_edges, compile_layer(pyg.GCNConv(WIDTH, 5))
+    scaled = []
+
+    def wrong(*given):
+        src, dst, numbers = native(*given)
+        scaled.append(numbers)
+        return src, dst, numbers * 1.001
+
+    monkeypatch.setattr(index_native, "scaled_edges", wrong)
+    for at, (nodes, edges) in enumerate(SIZES):
+        x, edge_index = graph(nodes, edges, at)
+        expected = layer.module(x, edge_index)
+        assert torch.allclose(layer(x, edge_index), expected, atol=1e-5)
+    assert len(scaled) == 1
+
+
+class SpiedSteps:
+    """Counts runs step by step, and runs those of the last recording again."""
+
+    def __init__(self, own):
+        self._own, self.count, self._recording = own, 0, None
+
+    def __get__(self, recording, _):
+        def stepwise(*given):
+            self.count, self._recording = self.count + 1, recording
+            return self._own(recording, *given)
+
+        return stepwise
+
+    def run(self, *given):
+        return self._own(self._recording, *given)

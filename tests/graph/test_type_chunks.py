@@ -2,11 +2,17 @@
 
 import numpy as np
 import pytest
+import torch
 
+from hetune.variants.graph import type_chunks
+from hetune.variants.graph.cuts import row_groups
+from hetune.variants.graph.edge_batch import BatchIndex, EdgeBatch
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.graph.row_groups import cut_by_type
 from hetune.variants.graph.type_chunks import (
     edgewise_chunks,
     most_chunks,
+    most_terms,
     node_chunks,
     num_terms,
 )
@@ -51,6 +57,35 @@ def test_chunks(name, by_type):
     check(
         chunks, types if by_type else types * 0, graph.num_ntypes if by_type else 1, counted, most
     )
+
+
+@pytest.mark.parametrize("relations", [1, 3, 2000])
+def test_edges_that_are_replaced_are_grouped_by_type_again(relations):
+    random = torch.Generator().manual_seed(0)
+    types = torch.randint(relations, (700,), generator=random)
+    ends = torch.zeros(700, dtype=torch.int64)
+    batch = EdgeBatch(ends, ends, types, num_nodes=1, num_etypes=relations)
+    index = BatchIndex.of_batch(batch)
+    groups, chunks = row_groups(index, "edge", None), edgewise_chunks(index, "edge", True, 16)
+    for now in (types.where(torch.arange(700) % 3 == 0, relations - 1), types.flip(0)):
+        assert batch.replace_ids(ends, ends, now)
+        assert batch.is_replaceable
+        counts = now.bincount(minlength=relations).numpy()
+        rows = now.argsort(stable=True).int()
+        fresh, terms, type_ptr = type_chunks._cut(rows, counts, 16)
+        assert torch.equal(chunks.type_ptr, type_ptr)
+        assert torch.equal(chunks.terms[: len(terms)], terms)
+        assert (chunks.terms[len(terms) :] == -1).all()
+        assert (terms >= 0).sum() <= most_terms(700, 16)
+        for found, wanted in ((groups, cut_by_type(rows, counts)), (chunks.groups, fresh)):
+            for name, end in (("rows", 0), ("group_ptr", 700), ("group_etype", 0)):
+                _check_starts(getattr(found, name), getattr(wanted, name), end)
+            _check_starts(found.block_ptr, wanted.block_ptr, wanted.num_groups)
+
+
+def _check_starts(found, wanted, end):
+    assert torch.equal(found[: len(wanted)], wanted)
+    assert (found[len(wanted) :] == end).all()
 
 
 def test_wide_sums_have_fewer_terms():

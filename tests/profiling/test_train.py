@@ -1,11 +1,12 @@
 """Models are judged as the choosers that they are."""
 
+import numpy as np
 import pytest
 from tests.costmodel._synthetic import FINGERPRINT, MACHINE, problems
 from tests.costmodel.test_ties import DEFAULT, with_default
 
 from hetune.costmodel.evaluate.report import MODEL
-from hetune.costmodel.model import cost_model
+from hetune.costmodel.model import cost_model, ties
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.registry.model_registry import ModelRegistry
 from hetune.profiling.cost_model_training import train
@@ -15,6 +16,8 @@ from hetune.variants.errors import InputError
 @pytest.mark.parametrize("tie", [1.12, 1e9])
 def test_a_report_is_of_choices_under_the_model_s_tie(monkeypatch, tie):
     monkeypatch.setattr(train, "with_prediction_times", lambda report, *_: report)
+    nothing = np.zeros(5, bool)
+    monkeypatch.setattr(ties, "faster_by_roofline", lambda roofline, default: nothing)
     wanted, _ = with_default(problems(graph_families=8), tie)
     monkeypatch.setattr(cost_model, "tie_of", lambda regrets, device: tie)
     model = CostModel.fit(wanted, MACHINE, FINGERPRINT, target="roofline-ratio", folds=2)

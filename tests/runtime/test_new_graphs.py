@@ -15,6 +15,7 @@ from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.cost_estimates import RooflineEstimator
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.fallback import FallbackWarning
+from hetune.variants.runtime.small_runs import SmallRuns
 from hetune.variants.testing.conformance import TOLERANCE, relative_error
 from hetune.variants.testing.graphs import typed_graph
 from hetune.variants.testing.layers import randomized
@@ -27,9 +28,9 @@ KINDS = ["RGCNConv", "FastRGCNConv", "RGATConv"]
 
 @pytest.fixture
 def counts(monkeypatch):
-    """How many graphs were made, and runs of kernels."""
+    """How many graphs were made, or taken in place of one before, and runs of kernels."""
     found = {"graphs": 0, "runs": 0}
-    init, run = HeteroGraph.__init__, Executable.run
+    init, run, small = HeteroGraph.__init__, Executable.run, SmallRuns.run
 
     def made(self, *args, **kwargs):
         found["graphs"] += 1
@@ -39,6 +40,12 @@ def counts(monkeypatch):
         found["runs"] += 1
         return run(self, *args, **kwargs)
 
+    def ran_small(self, *args):
+        found["graphs"] += 1
+        found["runs"] += 1
+        return small(self, *args)
+
+    monkeypatch.setattr(SmallRuns, "run", ran_small)
     monkeypatch.setattr(HeteroGraph, "__init__", made)
     monkeypatch.setattr(Executable, "run", ran)
     return found

@@ -10,7 +10,7 @@ import torch
 
 from hetune import nn
 from hetune.variants.graph.threads import kernel_threads, used_threads, using_threads
-from hetune.variants.runtime import layer_runner, thread_watch
+from hetune.variants.runtime import bound_run, layer_runner, thread_watch
 from hetune.variants.runtime.choice import Chosen
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.executable import Executable
@@ -106,7 +106,7 @@ class Machine:
     def __init__(self, monkeypatch) -> None:
         self.seconds = {1: ALONE, 2: HELD_UP}
         self.now, self.used = 0.0, []
-        monkeypatch.setattr(layer_runner, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(bound_run, "perf_counter", lambda: self.now)
         monkeypatch.setattr(layer_runner, "SHORT_SECONDS", 5e-3)
         run = Executable.run
 
@@ -187,5 +187,5 @@ def test_variants_that_are_compared_have_equal_threads(x, graph, machine, no_gra
 def test_long_runs_are_not_watched(fast, graph, machine):
     variant = fast._promoted[fast.variants[0]]
     with using_threads(2):
-        assert fast._runs._watch(Chosen(variant, seconds=4e-3), graph.unindexed()) is not None
-        assert fast._runs._watch(Chosen(variant, seconds=6e-3), graph.unindexed()) is None
+        assert fast._runs.watch(Chosen(variant, seconds=4e-3), graph.unindexed()) is not None
+        assert fast._runs.watch(Chosen(variant, seconds=6e-3), graph.unindexed()) is None

@@ -35,14 +35,23 @@ class Told:
     factor: float = 1.0
     estimating_seconds: float = 0.0
     tie: float = 1.0
+    agreed: bool = False
 
     def estimate(self, table, domain, threads):
         count = len(table.variants)
         seconds = np.array([*self.seconds, *[99.0] * (count - len(self.seconds))])
         prepare = np.array([*self.prepare, *[0.0] * (count - len(self.prepare))])
         launches = np.zeros(len(table.launches))
-        default, tie = table.default, self.tie
-        return CostEstimates(seconds, launches, prepare, "the test", default=default, tie=tie)
+        agreed = np.full(count, self.agreed) if self.agreed else None
+        return CostEstimates(
+            seconds,
+            launches,
+            prepare,
+            "the test",
+            default=table.default,
+            tie=self.tie,
+            agreed=agreed,
+        )
 
     def spread(self, table, domain, threads):
         return np.full(len(table.variants), self.factor)
@@ -182,16 +191,19 @@ def all_but_default(seconds: float) -> tuple[float, ...]:
 
 
 @pytest.mark.parametrize(
-    ("faster", "tie", "expected"),
+    ("faster", "tie", "agreed", "expected"),
     [
-        (0.96, 1.0, VARIANTS[1]),
-        (0.96, 1.05, default_variant(VARIANTS)),
-        (0.94, 1.05, VARIANTS[1]),
-        (1.1, 1.05, default_variant(VARIANTS)),
+        (0.96, 1.0, False, VARIANTS[1]),
+        (0.96, 1.05, False, default_variant(VARIANTS)),
+        (0.96, 1.05, True, VARIANTS[1]),
+        (0.94, 1.05, False, VARIANTS[1]),
+        (1.1, 1.05, False, default_variant(VARIANTS)),
     ],
 )
-def test_the_default_variant_runs_where_predictions_cannot_tell(graph, faster, tie, expected):
-    told = Told(all_but_default(faster), tie=tie)
+def test_the_default_variant_runs_where_predictions_cannot_tell(
+    graph, faster, tie, agreed, expected
+):
+    told = Told(all_but_default(faster), tie=tie, agreed=agreed)
     choice = choose(VARIANTS, graph, told)
     assert choice.id == expected.id
     assert chosen(VARIANTS, graph, told).variant is expected

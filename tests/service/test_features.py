@@ -153,7 +153,7 @@ def test_a_graph_without_nodes_has_features_of_any_width(stores, given):
         X[0],
         torch.empty(7, 0),
         {"author": X[:3]},
-        {"author": X[:3], "paper": X[3:, :2]},
+        {"author": X[:3], "paper": X[3:6, :2]},
         BY_TYPE | {"venue": X[:0]},
     ],
     ids=range(7),

@@ -123,7 +123,7 @@ def test_features_of_another_width_than_the_model_s(site):
         ({"x": X[:0]}, 422, "InputError", "[0, 4]: give [7, 4]"),
         ({"x": X.view(-1)}, 422, "InputError", "[28]: give a row of numbers for each node"),
         ({"x/author": X[:3]}, 422, "InputError", "'paper' are missing"),
-        ({"x/author": X[:3], "x/paper": X[3:, 2:]}, 422, "InputError", "[4, 2]: give [4, 4]"),
+        ({"x/author": X[:3], "x/paper": X[3:6, 2:]}, 422, "InputError", "[3, 2]: give [4, 2]"),
         ({"x/venue": X}, 422, "InputError", "no node type 'venue'"),
         ({"x": torch.zeros(7, 7200)}, 413, "TooLargeError", "bytes of the body"),
     ],

@@ -15,7 +15,7 @@ from hetune.service.core.models.describe_traced import describe_traced
 from hetune.service.server.app import application
 from hetune.variants.graph.convert import from_edge_index_dict
 
-from ._serving import make_service, serving
+from ._serving import client_of, make_service, serving
 
 pyg = pytest.importorskip("torch_geometric.nn")
 
@@ -91,9 +91,15 @@ X = torch.randn(NODES, WIDTH, generator=torch.Generator().manual_seed(1))
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory):
+def url(tmp_path_factory):
     service = make_service(tmp_path_factory.mktemp("traced"))
-    with serving(application(service)) as url, Client(url) as client:
+    with serving(application(service)) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def client(url):
+    with Client(url) as client:
         yield client
 
 
@@ -204,7 +210,7 @@ def test_a_description_is_text_alone():
     assert all(rows.dtype is torch.float32 for rows in weights.values())
 
 
-def test_a_model_of_dictionaries_is_served_on_graphs_with_its_types(client):
+def test_a_model_of_dictionaries_is_served_on_graphs_with_its_types(client, url):
     kinds = [("a", "to", "b"), ("b", "back", "a"), ("a", "of", "a")]
     random = torch.Generator().manual_seed(0)
     sizes = {"a": 12, "b": 7}
@@ -227,9 +233,25 @@ def test_a_model_of_dictionaries_is_served_on_graphs_with_its_types(client):
     other = from_edge_index_dict({("a", "to", "b"): edges[kinds[0]]}, x_dict=x)
     with pytest.raises(InputError, match="give the graph with the names"):
         client.infer("typed", other, x)
-    wide = {"a": x["a"], "b": torch.ones(7, 5)}
+    wide = {"a": x["a"], "b": torch.randn(7, 5, generator=random)}
     relations = pyg.HeteroConv({kind: pyg.SAGEConv((-1, -1), 3) for kind in kinds})
     with torch.no_grad():
-        relations(wide, edges)
-    with pytest.raises(InputError, match="nodes have 5, 6 features: those of one width are served"):
-        client.put_model("wide", relations, example=(wide, edges))
+        expected = relations(wide, edges)
+    client.put_model("wide", relations, example=(wide, edges))
+    id = client.upload_graph(given)
+    kept = client.put_features(id, "base", wide)
+    assert (kept.width, kept.widths) == (6, {"a": 6, "b": 5})
+    as_json = {name: rows.tolist() for name, rows in wide.items()}
+    for graph, features in ((given, wide), (id, "base")):
+        answer = client.infer("wide", graph, features)
+        for name, rows in expected.items():
+            torch.testing.assert_close(answer.out[name], rows, rtol=1e-5, atol=1e-5)
+    with client_of(url) as plain:
+        answer = plain.post("/v1/models/wide/infer", json={"graph": id, "x": as_json}).json()
+        oip = plain.get("/v2/models/wide").json()
+    torch.testing.assert_close(torch.tensor(answer["outputs"]["0"]["a"]), expected["a"])
+    assert [each["shape"] for each in oip["inputs"][:2]] == [[-1, 6], [-1, 5]]
+    with pytest.raises(InputError, match=r"of 'b' have the shape \[7, 6\]: give \[7, 5"):
+        client.infer("wide", id, {"a": x["a"], "b": x["b"]})
+    with pytest.raises(InputError, match="give rows of 6 for 'a', rows of 5 for 'b'"):
+        client.infer("wide", id, torch.ones(19, 6))

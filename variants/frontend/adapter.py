@@ -181,6 +181,11 @@ class Adapter:
             self._version = ParametersVersion(tensors)
         return self._version
 
+    @property
+    def takes_any_graph(self) -> bool:
+        """Whether `graph_refusal` is None, whatever the graph."""
+        return self._graph_refusal is None
+
     def graph_refusal(self, graph: HeteroGraph) -> str | None:
         """Why the module computes something else on a graph, or None."""
         refuses = self._graph_refusal

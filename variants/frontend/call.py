@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,6 +13,26 @@ from hetune.variants.graph.hetero import HeteroGraph
 
 RepeatReader = Callable[[tuple[Any, ...]], "Call | None"]
 """Reads the arguments of a repeated call; None where the module has changed."""
+
+
+class LooseEdges(NamedTuple):
+    """Edges among nodes of one type, and all that a program needs beside, without a graph.
+
+    Attributes:
+        src: Sources, integers [E].
+        dst: Destinations.
+        etype: Types; all 0 if None.
+        num_nodes: N.
+        rows: Features and constants by name, [rows, *row shape].
+        shape: Of a row of what the call returns.
+    """
+
+    src: Tensor
+    dst: Tensor
+    etype: Tensor | None
+    num_nodes: int
+    rows: Mapping[str, Tensor]
+    shape: tuple[int, ...]
 
 
 class Call(ABC):
@@ -88,6 +108,10 @@ class Call(ABC):
         Args:
             args: Of this call, which gave no others.
         """
+        return None
+
+    def loose_edges(self) -> LooseEdges | None:
+        """What to run on without making a graph; None where that takes one. Nothing is checked."""
         return None
 
     def gradient_refusal(self) -> str | None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from hetune.variants.errors import GraphError, InputError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
-from hetune.variants.frontend.call import Call, RepeatReader
+from hetune.variants.frontend.call import Call, LooseEdges, RepeatReader
 from hetune.variants.frontend.edge_errors import check_edge_dict, check_edge_tensors
 from hetune.variants.frontend.tracing.arguments import as_plain, of_one_width
 from hetune.variants.frontend.tracing.sparse_tensors import is_sparse, made_of
@@ -21,7 +21,7 @@ from hetune.variants.graph import CanonicalEtype, HeteroGraph, from_edge_index_d
 from hetune.variants.graph.lazy_tensors import is_lazy
 from hetune.variants.graph.reverse import reversed_graph
 
-_INTEGERS = (torch.int16, torch.int32, torch.int64)
+_INTEGERS = torch.int16, torch.int32, torch.int64
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 _NAMES = "int16, int32 or int64"
 TRACED = "traced"
@@ -119,6 +119,16 @@ class LayerCall(Call):
         if isinstance(self._edges, tuple) and [*map(id, edges)] == [*map(id, self._edges)]:
             return lambda args: LayerCall(adapter, args[0], (args[1], args[2]))
         return None
+
+    def loose_edges(self) -> LooseEdges | None:
+        """Where edge tensors of a layer with one type of nodes were given."""
+        adapter, x, edges = self._adapter, self.x, self._edges
+        if not (isinstance(x, Tensor) and isinstance(edges, tuple) and adapter.takes_any_graph):
+            return None
+        if edges[1].shape != edges[0].shape[1:] or x.shape[1] != adapter.width:
+            return None
+        src, dst = reversed(tuple(edges[0])) if adapter.is_reversed else tuple(edges[0])
+        return LooseEdges(src, dst, edges[1], len(x), {"x": x}, (adapter.result_width,))
 
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Tensor | dict[str, Tensor]:
         """The result [N, width] as the call wants it: dictionaries get views per node type."""

@@ -21,7 +21,7 @@ from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_prog
 from hetune.variants.frontend.pyg_lazy import is_uninitialized
 from hetune.variants.frontend.pyg_node_ids import adapt_ids, are_ids
 from hetune.variants.frontend.pyg_order import order_refusal
-from hetune.variants.frontend.pyg_segments import averages_all_edges
+from hetune.variants.frontend.pyg_segments import averages_all_edges, is_installed
 from hetune.variants.frontend.tracing.arguments import are_near, of_one_width
 from hetune.variants.graph.hetero import HeteroGraph
 
@@ -114,7 +114,7 @@ def _aggregation(module: Any) -> str:
 
 
 def _may_average_all_edges(module: Any, aggr: str) -> bool:
-    is_whole = module.num_bases is None and module.num_blocks is None
+    is_whole = module.num_bases is None and module.num_blocks is None and is_installed()
     return type(module).__name__ == "RGCNConv" and aggr == "mean" and is_whole
 
 

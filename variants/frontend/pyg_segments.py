@@ -17,17 +17,20 @@ from hetune.variants.graph.state import GraphSlot
 _ARE_SEGMENTED = GraphSlot[tuple[int, int, int], bool]()
 
 
+def is_installed() -> bool:
+    """Whether PyG has found pyg-lib, which it looks for once."""
+    return bool(getattr(sys.modules["torch_geometric"].typing, "WITH_SEGMM", False))
+
+
 def averages_all_edges(module: Any, graph: HeteroGraph) -> bool:
     """Whether PyG would take the mean over the edges of all relations on a graph.
 
     Args:
-        module: An `RGCNConv` with ``aggr="mean"`` and without bases or blocks.
+        module: An `RGCNConv` with ``aggr="mean"`` and without bases or blocks; pyg-lib is
+            installed.
         graph: What it is called on.
     """
-    geometric = sys.modules["torch_geometric"]
-    if not getattr(geometric.typing, "WITH_SEGMM", False):
-        return False
-    backend = geometric.backend
+    backend = sys.modules["torch_geometric"].backend
     if backend.use_segment_matmul is not None:
         return bool(backend.use_segment_matmul)
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from hetune.variants.errors import GraphError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.frontend.autocast import full_precision
-from hetune.variants.frontend.call import Call, RepeatReader
+from hetune.variants.frontend.call import Call, LooseEdges, RepeatReader
 from hetune.variants.frontend.calls import joined
 from hetune.variants.frontend.edge_errors import check_edge_tensors
 from hetune.variants.frontend.traced_graphs import (
@@ -90,6 +90,8 @@ def read_in_float32(
 
 
 _DEVICES = ("cpu", "cuda")
+_FEW = 2
+"""So many rows are never broadcast to others."""
 
 
 def dtype_of(module: nn.Module) -> torch.dtype:
@@ -303,6 +305,21 @@ class TracedCall(Call):
             return TracedCall(reader, module, replace(blank, values=given), mode, recordings)
 
         return read
+
+    def loose_edges(self) -> LooseEdges | None:
+        """Where nodes and edges are of one type, and the program's result is the call's."""
+        arguments, traced = self._arguments, self._reader.traced
+        if arguments.sources or arguments.edge_features or traced.kinds or not self.takes_out:
+            return None
+        assert traced.result_shape is not None
+        with full_precision(arguments.device.type):
+            found = self._recordings.run(arguments.num_nodes, None, arguments.values)
+        if found is None or arguments.num_nodes < _FEW or len(found["src"]) < _FEW:
+            return None
+        rows = {name: self._rows(name) for name in traced.rows}
+        rows |= {name: found[name] for name in traced.constants}
+        ends = found["src"], found["dst"]
+        return LooseEdges(*ends, None, arguments.num_nodes, rows, traced.result_shape)
 
     def _rows(self, feature: str) -> Tensor:
         parts = [self._arguments.values[name] for name in self._reader.traced.rows[feature]]

@@ -8,12 +8,14 @@ import torch
 
 from hetune.variants.errors import InputError
 from hetune.variants.graph import index_native
+from hetune.variants.graph.edge_batch import BatchIndex
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.index_native import NodeBlocks
 from hetune.variants.graph.row_groups import (
     RowGroups,
     check_block_nodes,
     cut_by_type,
+    most_group_rows,
     num_blocks,
 )
 
@@ -121,6 +123,8 @@ def row_groups(index: GraphIndex, space: str, block_nodes: int | None) -> RowGro
     if space not in _SPACES:
         raise InputError(f"no rows of {space!r}: the spaces are {', '.join(map(repr, _SPACES))}")
     if block_nodes is None:
+        if space == "edge" and isinstance(index, BatchIndex):
+            return index.by_type(most_group_rows(index.num_edges)).groups
         return index.step(f"row_groups({space})", lambda: _groups_by_etype(index, space))
     if space not in ("edge", "dst_pair"):
         raise InputError(

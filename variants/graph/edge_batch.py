@@ -12,6 +12,7 @@ from torch import Tensor
 from hetune.variants.graph import index_native
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex, RelationStats
+from hetune.variants.graph.row_groups import EdgesByType
 from hetune.variants.graph.state import GraphSlot
 
 
@@ -54,7 +55,11 @@ class EdgeBatch(HeteroGraph):
             nodes, types, _ = self.counts
             own = (nodes, 0, self.src), (nodes, 0, self.dst), (types, 0, self.etype)
             self._copies = index_native.IdCopies(own)
-        return self._copies.take(given)
+        if not self._copies.take(given):
+            return False
+        if (index := self.state.known(_INDEXES, None)) is not None:
+            index.group_again()
+        return True
 
 
 class FreeBatches:
@@ -95,6 +100,8 @@ class BatchIndex(GraphIndex):
     Edges are in the order in which they were given, and pairs are numbered by etype, then node.
     What goes by nodes, such as `indptr`, is not there, and neither are indexes of some relations.
     """
+
+    _by_type: tuple[EdgesByType, ...] = ()
 
     @classmethod
     def of_batch(cls, graph: HeteroGraph) -> BatchIndex:
@@ -145,6 +152,20 @@ class BatchIndex(GraphIndex):
             return RelationStats(self.edges_per_relation, *pairs)
 
         return self.step("relation_stats", build)
+
+    def by_type(self, most: int) -> EdgesByType:
+        """The edges in groups of at most so many, which stay in place while edges are replaced."""
+        for each in self._by_type:
+            if each.most == most:
+                return each
+        made = EdgesByType(self._edges[2], self.num_etypes, most)
+        self._by_type = *self._by_type, made
+        return made
+
+    def group_again(self) -> None:
+        """Brings the edges by type, where somebody has them, up to date."""
+        for each in self._by_type:
+            each.group()
 
     def small(self, groups: int = 0) -> None:
         """Nothing: its edges stay in their own order."""

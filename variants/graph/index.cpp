@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <new>
 #include <utility>
@@ -538,6 +539,38 @@ EXPORT int64_t hetune_index_cut_by_type(const int64_t* counts, int64_t etypes, i
     return blocks;
 }
 
+// The edges by type, cut as by `cut_by_type`: into `groups` at most, and `blocks`. What is not needed
+// of them stays empty, behind the others. type_ptr has the first group of each type, and the end;
+// terms numbers the groups of types with several, -1 for others.
+EXPORT int64_t hetune_index_group_edges(const int32_t* etype, int64_t edges, int64_t etypes,
+                                        int64_t most, int64_t step, int64_t groups, int64_t blocks,
+                                        int32_t* rows, int32_t* group_ptr, int32_t* group_etype,
+                                        int32_t* block_ptr, int32_t* terms, int32_t* type_ptr) {
+    return guarded([&] {
+        std::vector<int64_t> counts(etypes), next(etypes + 1);
+        for (int64_t e = 0; e < edges; ++e) ++counts[etype[e]];
+        for (int64_t t = 0; t < etypes; ++t) next[t + 1] = next[t] + counts[t];
+        for (int64_t e = 0; e < edges; ++e) rows[next[etype[e]]++] = static_cast<int32_t>(e);
+        const int64_t used = hetune_index_cut_by_type(counts.data(), etypes, most, step, group_ptr,
+                                                      group_etype, block_ptr);
+        const int32_t last = block_ptr[used];
+        std::fill(block_ptr + used, block_ptr + blocks + 1, last);
+        std::fill(group_ptr + last, group_ptr + groups + 1, static_cast<int32_t>(edges));
+        std::fill(group_etype + last, group_etype + groups, 0);
+        std::fill(terms, terms + groups, -1);
+        type_ptr[0] = 0;
+        for (int64_t t = 0, term = 0; t < etypes; ++t) {
+            const int32_t pieces = static_cast<int32_t>((counts[t] + most - 1) / most);
+            type_ptr[t + 1] = type_ptr[t] + pieces;
+            if (pieces < 2) continue;
+            for (int32_t g = type_ptr[t]; g < type_ptr[t + 1]; ++g) {
+                terms[g] = static_cast<int32_t>(term++);
+            }
+        }
+        return int64_t{0};
+    });
+}
+
 // All indexes of a graph that is small enough for one thread, one after the other in `out`. Nodes
 // are cut into about `wanted_blocks`; `groups` has a bit for each kind of rows to group inside the
 // blocks. ntype[n * ntype_stride] is the type of node n. `found` gets what node_blocks finds [4];
@@ -668,6 +701,87 @@ EXPORT int64_t hetune_index_small(const int32_t* src, const int32_t* dst, const 
         while (in_place < edges && edge_id[in_place] == in_place) ++in_place;
         return in_place;
     });
+}
+
+// Edges of edge_index, ids[row * row_stride + e * stride], in int32: sources in `out`, destinations
+// and then numbers as far from each other as there may be edges. With `loops` each node gets a loop
+// after all edges that are none. `scale` says which numbers: none, 1 / sqrt(degree of source *
+// degree of destination) of each edge, or 1 / degree of each node; of what leads to nodes, rounded
+// as torch rounds them. Returns the number of edges, or a negative one where an id is out of range.
+EXPORT int64_t hetune_index_scaled_edges(const int64_t* ids, int64_t row_stride, int64_t stride,
+                                         int64_t edges, int64_t nodes, int64_t loops, int64_t scale,
+                                         int32_t* out) {
+    const int64_t most = edges + (loops ? nodes : 0);
+    int32_t *const src = out, *const dst = out + most;
+    float* const numbers = reinterpret_cast<float*>(dst + most);
+    int64_t count = 0;
+    for (int64_t e = 0; e < edges; ++e) {
+        const int64_t from = ids[e * stride], to = ids[row_stride + e * stride];
+        const auto is_node = [=](int64_t id) {
+            return static_cast<uint64_t>(id) < static_cast<uint64_t>(nodes);
+        };
+        if (!is_node(from) || !is_node(to)) return -2;
+        src[count] = static_cast<int32_t>(from);
+        dst[count] = static_cast<int32_t>(to);
+        count += !loops || from != to;
+    }
+    for (int64_t n = 0; loops && n < nodes; ++n, ++count) {
+        src[count] = dst[count] = static_cast<int32_t>(n);
+    }
+    if (!scale) return count;
+    return guarded([&] {
+        std::vector<int32_t> degree(nodes, 0);
+        for (int64_t e = 0; e < count; ++e) ++degree[dst[e]];
+        if (scale == 2) {
+            for (int64_t n = 0; n < nodes; ++n) {
+                numbers[n] = 1.0f / static_cast<float>(std::max(degree[n], 1));
+            }
+            return count;
+        }
+        std::vector<float> root(nodes, 0.0f);
+        for (int64_t n = 0; n < nodes; ++n) {
+            if (degree[n] > 0) root[n] = 1.0f / std::sqrt(static_cast<float>(degree[n]));
+        }
+        for (int64_t e = 0; e < count; ++e) numbers[e] = root[src[e]] * root[dst[e]];
+        return count;
+    });
+}
+
+// hetune_index_small of ids as they are given, checked, and written where launches read it.
+//
+// `given` has the address, bytes and stride of sources, destinations and types (address 0: all are
+// of type 0); edges, nodes, etypes, wanted_blocks, groups and fields; room for int32 [3 * edges],
+// where indexes and what is found go. Then come pairs of addresses and numbers: of as many pointers
+// as `pointers` says, with places of fields, and of `counts`, with places in what is found. Returns
+// a negative number where an id is out of range, too.
+EXPORT int64_t hetune_index_rebind(const int64_t* given, int64_t pointers, int64_t counts) {
+    const int64_t edges = given[9], nodes = given[10], etypes = given[11];
+    int32_t* const ids = reinterpret_cast<int32_t*>(given[15]);
+    int32_t* const out = reinterpret_cast<int32_t*>(given[16]);
+    int64_t* const found = reinterpret_cast<int64_t*>(given[17]);
+    for (int64_t column = 0; column < 3; ++column) {
+        const int64_t* const told = given + 3 * column;
+        int32_t* const own = ids + column * edges;
+        if (told[0] == 0) {
+            std::fill(own, own + edges, 0);
+            continue;
+        }
+        const void* const data = reinterpret_cast<const void*>(told[0]);
+        const int64_t limit = column == 2 ? etypes : nodes;
+        if (hetune_index_own_ids(data, told[1], told[2], edges, limit, own) < edges) return -2;
+    }
+    const int32_t ntype = 0;
+    const int64_t in_place = hetune_index_small(ids, ids + edges, ids + 2 * edges, &ntype, 0, edges,
+                                                nodes, nodes, etypes, given[12], given[13],
+                                                given[14], out, found);
+    const int64_t* pair = given + 18;
+    for (int64_t i = 0; i < pointers; ++i, pair += 2) {
+        *reinterpret_cast<int32_t**>(pair[0]) = out + found[pair[1]];
+    }
+    for (int64_t i = 0; i < counts; ++i, pair += 2) {
+        *reinterpret_cast<int64_t*>(pair[0]) = found[pair[1]];
+    }
+    return in_place;
 }
 
 }  // extern "C"

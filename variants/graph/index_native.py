@@ -149,6 +149,45 @@ def small(*given: torch.Tensor | int) -> int:
     return _call("small", *given)
 
 
+def rebind(*given: int) -> int:
+    """As `small`, of ids that are checked on the way, as `ReusedIndex` asks for it.
+
+    Returns:
+        As `small`; a negative number where an id is out of range.
+    """
+    return int(_function("rebind", len(given))(*given))
+
+
+def scaled_edges(
+    edges: torch.Tensor, num_nodes: int, loops: bool, scale: str
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
+    """Sources and destinations in int32, and numbers in float32, as `EdgeRecipe` says them.
+
+    Args:
+        edges: int64 [2, E].
+        num_nodes: N.
+        loops: As of `EdgeRecipe`.
+        scale: Likewise.
+
+    Returns:
+        None where an id is out of range.
+    """
+    most = edges.shape[1] + num_nodes * loops
+    memory = torch.empty(2 * most + max(most, num_nodes), dtype=torch.int32, device="cpu")
+    given = edges, *edges.stride(), edges.shape[1], num_nodes, loops, _SCALES.index(scale)
+    count = _function("scaled_edges", 8)(
+        *[arg.data_ptr() if isinstance(arg, torch.Tensor) else arg for arg in (*given, memory)]
+    )
+    if count < 0:
+        return None
+    src, dst = memory[:count], memory[most : most + count]
+    numbers = memory[2 * most :].view(torch.float32)
+    return src, dst, numbers[: num_nodes if scale == "mean" else count]
+
+
+_SCALES = ("", "symmetric", "mean")
+
+
 def sort_by_key(keys: torch.Tensor, buckets: int) -> torch.Tensor:
     """Stable argsort of keys in [0, buckets)."""
     count = keys.numel()
@@ -236,6 +275,11 @@ def node_blocks(
     blocks = _call("node_blocks", *given, cuts, order, found.ctypes.data)
     hubs, *most = found.tolist()
     return NodeBlocks(cuts[: blocks + 1], order[:blocks], hubs, (most[0], most[1], most[2]))
+
+
+def group_edges(*given: torch.Tensor | int) -> None:
+    """Groups edges by type, as `EdgesByType` asks for it."""
+    _call("group_edges", *given)
 
 
 def nodes_of(ids: torch.Tensor, count: int, having: bool) -> torch.Tensor:

@@ -97,6 +97,39 @@ def cut_by_type(rows: torch.Tensor, counts: np.ndarray, most: int | None = None)
     return RowGroups(rows, *index_native.cut_by_type(counts, most, _STEP_ROWS))
 
 
+class EdgesByType:
+    """Edges grouped by type, in groups that lie where they are while edges get other types.
+
+    Some at the end may be empty.
+
+    Args:
+        etype: Type of each edge, int32 [E], each below `num_etypes`: they may be written to.
+        num_etypes: R.
+        most: The most rows of a group.
+
+    Attributes:
+        most: As given.
+        groups: As `cut_by_type` makes them of the edges; `group` brings them up to date, and:
+        terms: The number of each group among those of types with several, int32 [G]; else -1.
+        type_ptr: First group of each type, and the end: int32 [R + 1].
+    """
+
+    def __init__(self, etype: torch.Tensor, num_etypes: int, most: int) -> None:
+        edges, self.most = etype.numel(), most
+        groups, blocks = edges // most + min(edges, num_etypes), -(-edges // most)
+        sizes = edges, groups + 1, groups, blocks + 1, groups, num_etypes + 1
+        arrays = [torch.empty(size, dtype=torch.int32, device="cpu") for size in sizes]
+        self.groups = RowGroups(*arrays[:4])
+        self.terms, self.type_ptr = arrays[4:]
+        numbers = edges, num_etypes, most, _STEP_ROWS, groups, blocks
+        self._arguments: tuple[torch.Tensor | int, ...] = (etype, *numbers, *arrays)
+        self.group()
+
+    def group(self) -> None:
+        """Groups the edges by the types that they have now."""
+        index_native.group_edges(*self._arguments)
+
+
 def node_type_groups(
     graph: HeteroGraph,
     block_nodes: int,

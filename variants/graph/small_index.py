@@ -36,6 +36,16 @@ FIELDS = {name: place for place, name in enumerate(_NAMES)}
 _HEAD = 4 + 2 * len(FIELDS)
 
 
+def start_of(place: int) -> int:
+    """Where it is found at which int32 an array begins, by its place; its length follows."""
+    return 4 + 2 * place
+
+
+def found_size(num_etypes: int) -> int:
+    """How many numbers are found."""
+    return _HEAD + 3 * num_etypes
+
+
 class SmallIndex:
     """The indexes of all edges of a graph of less than `SMALL` edges, nodes and types.
 
@@ -77,13 +87,9 @@ class SmallIndex:
         groups: int,
     ) -> None:
         edges = src.numel()
-        most_blocks = 3 * num_blocks + 3
-        size = 12 * edges + 3 * num_nodes + num_etypes + 4 + 2 * most_blocks
-        size += (groups & 1) * (3 * edges + most_blocks + 1)
-        size += (groups >> 1 & 1) * (3 * edges + most_blocks + 1)
-        size += (groups >> 2).bit_count() * (3 * num_nodes + most_blocks + 1)
+        size = room(edges, num_nodes, num_etypes, num_blocks, groups)
         memory = torch.empty(size, dtype=torch.int32, device="cpu")
-        found = torch.empty(_HEAD + 3 * num_etypes, dtype=torch.int64, device="cpu")
+        found = torch.empty(found_size(num_etypes), dtype=torch.int64, device="cpu")
         counts = edges, num_ids, num_nodes, num_etypes, num_blocks, groups, len(FIELDS)
         types = ntype.data_ptr(), ntype.stride(0)
         in_place = index_native.small(src, dst, etype, *types, *counts, memory, found)
@@ -138,6 +144,14 @@ class SmallIndex:
                 is_there = self.has(FIELDS[name] for name in names)
                 return RowGroups(*map(self.array, names)) if is_there else None
         return None
+
+
+def room(edges: int, num_nodes: int, num_etypes: int, num_blocks: int, groups: int) -> int:
+    """Int32 that all arrays take, at most."""
+    most_blocks = 3 * num_blocks + 3
+    size = 12 * edges + 3 * num_nodes + num_etypes + 4 + 2 * most_blocks
+    size += (groups & 3).bit_count() * (3 * edges + most_blocks + 1)
+    return size + (groups >> 2).bit_count() * (3 * num_nodes + most_blocks + 1)
 
 
 def _nodes(end: str) -> Callable[[SmallIndex], Tensor | None]:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from hetune.variants.graph.cuts import row_groups
+from hetune.variants.graph.edge_batch import BatchIndex
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.row_groups import RowGroups, as_int32, cut_by_type, most_group_rows
@@ -58,6 +59,11 @@ def num_chunks(counts: np.ndarray, chunks: int) -> int:
     return int(_pieces(counts, chunks).sum())
 
 
+def most_terms(rows: int, chunks: int) -> int:
+    """The most terms that rows may have, whatever their types are. See `num_terms`."""
+    return 2 * rows // _chunk_rows(rows, chunks) if rows > _chunk_rows(rows, chunks) else 0
+
+
 def edgewise_chunks(index: GraphIndex, space: str, by_type: bool, chunks: int) -> TypeChunks:
     """The chunks of edges or pairs.
 
@@ -66,7 +72,13 @@ def edgewise_chunks(index: GraphIndex, space: str, by_type: bool, chunks: int) -
         space: "edge", "dst_pair" or "src_pair".
         by_type: Whether edge types have sums of their own; otherwise all rows are of one type.
         chunks: What `most_chunks` gives.
+
+    Returns:
+        Chunks; those of a `BatchIndex`'s edges by type follow these while they are replaced.
     """
+    if by_type and space == "edge" and isinstance(index, BatchIndex):
+        made = index.by_type(_chunk_rows(index.num_edges, chunks))
+        return TypeChunks(made.groups, made.terms, made.type_ptr)
 
     def build() -> TypeChunks:
         if not by_type:

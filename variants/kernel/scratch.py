@@ -32,10 +32,15 @@ def scratch_layout(
     launch: Launch, block_nodes: int, index_of: Callable[[str], GraphIndex]
 ) -> ScratchLayout:
     """Room for the largest block of each scratch buffer, one after the other."""
+    return scratch_for(launch, lambda *of: most_rows_in_block(index_of(of[1]), of[0], block_nodes))
+
+
+def scratch_for(launch: Launch, most_rows: Callable[[str, str], int]) -> ScratchLayout:
+    """The same for as many rows as a block may have, by space and group."""
     offsets: dict[str, int] = {}
     end = 0
     for name, space, group, width in _shares(launch):
-        size = most_rows_in_block(index_of(group), space, block_nodes) * width
+        size = most_rows(space, group) * width
         offsets[name] = end
         end += -(-size // _ALIGNMENT) * _ALIGNMENT
     return ScratchLayout(offsets, end)

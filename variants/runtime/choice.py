@@ -301,7 +301,7 @@ def _reason(
     fitting = [i for i in faster if scored.fits(i, memory_limit, replays)]
     if fitting and best == scored.estimates.default:
         first = min(fitting, key=seconds.__getitem__)
-        if seconds[best] <= scored.estimates.tie * seconds[first]:
+        if seconds[best] <= scored.estimates.tie_with(first) * seconds[first]:
             gain = seconds[best] / seconds[first]
             return (
                 f"the default variant; predictions by {source} for {where} cannot tell it from "

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from hetune.variants.backends.base import Backend
 from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import InputError, VariantError
-from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported, is_wrapper
+from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported
 from hetune.variants.frontend.autocast import Autocast, cast, full_precision
 from hetune.variants.frontend.dropout import draw_masks
 from hetune.variants.frontend.pyg_lazy import initialize
@@ -28,6 +28,7 @@ from hetune.variants.plan.variants import Variant
 from hetune.variants.registry.openmp import survive_forks
 from hetune.variants.runtime import fallback, global_hooks
 from hetune.variants.runtime.call_kinds import CallKinds
+from hetune.variants.runtime.call_options import CallOptions
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.choice import Choice, check_demands
 from hetune.variants.runtime.edges import GraphCache
@@ -39,14 +40,14 @@ from hetune.variants.runtime.layer_sharing import LayerSharing
 from hetune.variants.runtime.layer_status import LastCall, LayerStatus
 from hetune.variants.runtime.layer_use import LayerUse
 from hetune.variants.runtime.modes import transform
+from hetune.variants.runtime.new_graphs import NewGraphs
 from hetune.variants.runtime.repeated_calls import RepeatedBatch, RepeatedCall, repeated
 from hetune.variants.runtime.supported_calls import SupportedCall, supported_call
 from hetune.variants.runtime.training import Training, trains_weights
 from hetune.variants.runtime.warm import Progress, compile_kernels, with_features
 from hetune.variants.runtime.weights import WeightCache
 
-CompiledOptions = tuple[str | None, int | None, Tensor | None]
-"""Of a call: variant, memory limit, and where to write."""
+_NONE = CallOptions()
 
 
 class CompiledLayer(ModuleWrapper):
@@ -80,7 +81,7 @@ class CompiledLayer(ModuleWrapper):
         self._sharing, self._last = sharing or LayerSharing(), LastCall()
         self._graph_calls: GraphCalls | None = None
         self._repeated: RepeatedBatch | RepeatedCall | None = None
-        self._kinds = CallKinds[CompiledLayer]()
+        self._kinds, self._new_graphs = CallKinds[CompiledLayer](), NewGraphs(self._runs, policy)
         self.training = module.training
         self.module = module
         found = self._adapted(call)
@@ -146,31 +147,23 @@ class CompiledLayer(ModuleWrapper):
             VariantError: No variant has this id.
             MemoryLimitError: No variant fits the limit, or this one does not.
         """
+        options = CallOptions(variant, memory_limit, out)
         if torch.compiler.is_dynamo_compiling():
             if torch.compiler.is_exporting():
                 return self.module(*args, **kwargs)
-            is_free = variant is None and memory_limit is None and out is None
-            found = self._graph_calls.call(args, kwargs) if is_free and self._graph_calls else None
-            if found is not None:
+            calls = self._graph_calls if options.are_none else None
+            if calls and (found := calls.call(args, kwargs)) is not None:
                 return found
-        return self._run(args, kwargs, variant, memory_limit, out)
+        return self._run(args, kwargs, options)
 
     @outside_of_graphs(
         "hetune's layers are operators in torch's graphs with tensors, without gradients or "
         "options, and some after a first call: this call stays outside"
     )
     def _run(
-        self,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        variant: str | None = None,
-        memory_limit: int | None = None,
-        out: Tensor | None = None,
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: CallOptions = _NONE
     ) -> Any:
-        check_demands(memory_limit)
-        if out is not None and (not isinstance(out, Tensor) or is_wrapper(out)):
-            raise InputError(f"out is a {type(out).__name__}: give a tensor that has memory")
-        options = variant, memory_limit, out
+        options.checked()
         if not kwargs and (found := self._run_again(args, options)) is not None:
             return found
         run = partial(self._run_once, kwargs, options)
@@ -179,11 +172,12 @@ class CompiledLayer(ModuleWrapper):
         without_hooks = partial(run, self.module.forward)
         return global_hooks.run_between(self.module, args, kwargs, without_hooks)
 
-    def _run_again(self, args: tuple[Any, ...], options: CompiledOptions) -> Any:
+    def _run_again(self, args: tuple[Any, ...], options: CallOptions) -> Any:
         """The result of a call like the last one, and None of any other."""
         known = self._repeated.supported(self.module, args) if self._repeated else None
         if known is None or not (options[2] is None or known[1].takes_out):
-            return None
+            new = self._new_graphs if options.are_none else None
+            return new and new.result(self.module, args, self._last)
         _, call, graph = known
         try:
             return call.result(graph, self._results(known, options, call.inputs(graph)))
@@ -194,7 +188,7 @@ class CompiledLayer(ModuleWrapper):
     def _run_once(
         self,
         kwargs: Mapping[str, Any],
-        options: CompiledOptions,
+        options: CallOptions,
         original: Callable[..., Any],
         args: tuple[Any, ...],
     ) -> Any:
@@ -211,10 +205,15 @@ class CompiledLayer(ModuleWrapper):
         else:
             if isinstance(found, Unsupported):
                 return self._fall_back(original, found, args, kwargs, options)
-            if not (kwargs or self._last.has_gradients) and self._last.repeats(prepared[2]):
-                self._repeated = repeated(*prepared, args)
+            if not (kwargs or self._last.has_gradients):
+                if self._last.repeats(prepared[2]) or self._new_graphs.has_seen(args):
+                    self._repeated = repeated(*prepared, args)
+                elif options.are_none:
+                    own = self._promoted, self._last, self._weights
+                    self._new_graphs.learn(prepared, args, *own)
             return found
-        rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, (*options[:2], None))
+        without_out = options._replace(out=None)
+        rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, without_out)
         if out is None:
             return rows
         adapter, call, graph = prepared
@@ -228,7 +227,7 @@ class CompiledLayer(ModuleWrapper):
             layer._last = self._last
         return layer
 
-    def _compute(self, prepared: SupportedCall, options: CompiledOptions) -> Any:
+    def _compute(self, prepared: SupportedCall, options: CallOptions) -> Any:
         (adapter, call, graph), (_, memory_limit, out) = prepared, options
         if out is not None and not call.takes_out:
             raise InputError(fallback.NO_OUT)
@@ -249,7 +248,7 @@ class CompiledLayer(ModuleWrapper):
         return cast(call.result(graph, results), dtypes)
 
     def _results(
-        self, prepared: SupportedCall, options: CompiledOptions, inputs: Mapping[str, Tensor]
+        self, prepared: SupportedCall, options: CallOptions, inputs: Mapping[str, Tensor]
     ) -> tuple[Tensor, ...]:
         (adapter, call, graph), (variant, memory_limit, out) = prepared, options
         policy = self._policy.limited(memory_limit, trains_weights(adapter.program, inputs))
@@ -382,7 +381,7 @@ class CompiledLayer(ModuleWrapper):
         why: Unsupported,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
-        options: CompiledOptions,
+        options: CallOptions,
     ) -> Any:
         demands = fallback.demands_of(*options, self._policy.memory_limit)
         fallback.check_demands_met(demands, why.reason)

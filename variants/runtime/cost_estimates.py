@@ -31,6 +31,8 @@ class CostEstimates:
         default: The variant to take where predictions cannot tell it from a faster one; None: there
             is no such one.
         tie: The factor within which they cannot.
+        agreed: Variants that another model, too, says are faster than the default, so that there is
+            no tie; bool [variants]. None: there are no such ones.
         lacking: Kernel families for which the roofline model predicts instead.
     """
 
@@ -41,7 +43,13 @@ class CostEstimates:
     replays: np.ndarray | None = None
     default: int | None = None
     tie: float = 1.0
+    agreed: np.ndarray | None = None
     lacking: tuple[str, ...] = ()
+
+    def tie_with(self, position: int) -> float:
+        """How many times as long as that variant the default may take, to be taken instead."""
+        is_agreed = self.agreed is not None and self.agreed[position]
+        return 1.0 if is_agreed else self.tie
 
     @property
     def predictors(self) -> str:

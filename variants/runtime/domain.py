@@ -194,6 +194,11 @@ class Domain:
         """Rows of a loop's domain."""
         return self.rows(rows.space, rows.group)
 
+    @property
+    def takes_other_edges(self) -> bool:
+        """Whether other edges may take the place of these: what types they have is left open."""
+        return self.device is None and isinstance(self._indexes.get(ALL_EDGES), BatchIndex)
+
     def rows_by_type(self, rows: Rows, types: Space) -> NDArray[np.int64]:
         """Rows of a loop's domain of each type of a weight space, or of those of its group."""
         match types:

@@ -247,7 +247,7 @@ class LayerRunner:
         if chosen.is_final:
             executable.release_indexes()
         if must is False:
-            watch = None if is_timed else self._watch(chosen, graph)
+            watch = None if is_timed else self.watch(chosen, graph)
             bound = BoundRun(executable, watch)
             is_all = not (sparse or constants or is_timed)
             if is_all and policy.dynamic and isinstance(graph, EdgeBatch):
@@ -281,13 +281,21 @@ class LayerRunner:
             lambda: SparseFeatures(variant, self.domain(graph), self.backend),
         )
 
+    def expects_new(self, policy: Policy) -> bool:
+        """Whether the next call is expected to bring a new graph, whose size decides all."""
+        return policy.memory_limit is None and not policy.explore and self._sizes.are_new(policy)
+
+    def is_of_size(self, variant: str, graph: HeteroGraph, policy: Policy) -> bool:
+        """Whether new graphs of this size run a variant."""
+        return self.expects_new(policy) and self._sizes.is_chosen(variant, graph, policy)
+
     def _threads(self, variant: Variant, seconds: float, graph: HeteroGraph) -> int:
         """How many the next run of a variant is to have, which was predicted to take so long."""
         chosen = Chosen(variant), Chosen(variant, seconds=seconds)
-        watches = [self._watch(each, graph) for each in chosen]
+        watches = [self.watch(each, graph) for each in chosen]
         return min((watch.threads for watch in watches if watch), default=kernel_threads())
 
-    def _watch(self, chosen: Chosen, graph: HeteroGraph) -> ThreadWatch | None:
+    def watch(self, chosen: Chosen, graph: HeteroGraph) -> ThreadWatch | None:
         """Who watches the runs; None for those that have one thread, or are long."""
         if not (isinstance(self.backend, CppBackend) and may_use_fewer()):
             return None

@@ -9,13 +9,13 @@ from hetune.variants.backends.base import TERMS
 from hetune.variants.backends.triton.parts import carried
 from hetune.variants.backends.triton.shared import carried_width, cut_of
 from hetune.variants.graph.threads import kernel_threads
-from hetune.variants.graph.type_chunks import most_chunks, num_terms
+from hetune.variants.graph.type_chunks import most_chunks, most_terms, num_terms
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Buffer, Launch, Outer, Traversal
 from hetune.variants.kernel.passes.phases import phase_of, phased
 from hetune.variants.kernel.scratch import scratch_layout, whole_scratch
 from hetune.variants.plan.nodes import Plan
-from hetune.variants.program.nodes import Type
+from hetune.variants.program.nodes import Space, Type
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.plan_facts import arena_of
 
@@ -31,8 +31,8 @@ class Layout:
     Those in rows of edges are in the arena, too: they are returned in the graph's order.
 
     Attributes:
-        offsets: Start of each temporary, and of the terms of sums into types (`TERMS`) where there
-            are any, which all launches use in turn.
+        offsets: Start of each temporary, and of the terms of sums into types (`TERMS`), which all
+            launches use in turn.
         arena_bytes: Size of the arena.
         scratch_bytes: Size of a thread's scratch, which all launches use in turn.
         result_bytes: Size of the results.
@@ -80,8 +80,10 @@ def _terms(launch: Launch, domain: Domain) -> int:
     if not isinstance(kernel, Outer):
         return 0
     width = kernel.heads * kernel.k * kernel.n
-    counts = domain.rows_by_type(kernel.rows, launch.type_of(kernel.out).space)
-    return num_terms(counts, most_chunks(width)) * width
+    rows, types, chunks = kernel.rows, launch.type_of(kernel.out).space, most_chunks(width)
+    if rows.space is Space.EDGE and types is Space.ETYPE and domain.takes_other_edges:
+        return most_terms(domain.count(rows), chunks) * width
+    return num_terms(domain.rows_by_type(rows, types), chunks) * width
 
 
 def _scratch(launch: Launch, schedule: AnySchedule, domain: Domain) -> int:
@@ -103,7 +105,7 @@ def lay_out(
     rows: Callable[[Type], int],
     scratch_bytes: int = 0,
     shares: int | None = None,
-    term_bytes: int = 0,
+    term_bytes: int | None = None,
 ) -> Layout:
     """Places every temporary at the lowest offset that is free while it lives.
 
@@ -126,7 +128,7 @@ def lay_out(
         offsets[buffer.name] = offset
         placed.append((buffer, offset))
     arena = max((offsets[b.name] + _aligned(size[b.name]) for b, _ in placed), default=0)
-    if term_bytes:
+    if term_bytes is not None:
         offsets[TERMS], arena = arena, arena + _aligned(term_bytes)
     results = sum(size[name] for name in plan.results)
     return Layout(offsets, arena, scratch_bytes, results, shares)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -10,12 +10,15 @@ from torch import Tensor
 
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.lazy_tensors import materialized
+from hetune.variants.graph.reused_index import ReusedIndex
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.apply import apply_map
 from hetune.variants.program.interpret import interpret_all
 from hetune.variants.program.nodes import (
+    ALL_EDGES,
     Count,
     End,
     Let,
@@ -170,32 +173,58 @@ def constants_of(
             if param.type.space is Space.EDGE and (order := domain.edge_order) is not None:
                 rows = rows.index_select(0, order)
             made[param.name] = rows
+    return {**made, **derived_constants(plan, made, domain.index)}
+
+
+def derived_constants(
+    plan: Plan, given: Mapping[str, Tensor], index_of: Callable[[str], GraphIndex | ReusedIndex]
+) -> dict[str, Tensor]:
+    """Those that plans compute of others and of the graph.
+
+    Args:
+        plan: What reads them.
+        given: The program's constants, edges in the index's order.
+        index_of: Has the index of a group's edges.
+    """
+    made: dict[str, Tensor] = {}
     for let in plan.constants:
-        made[let.name] = _constant(let, made, plan.program, domain)
+        made[let.name] = _constant(let, {**given, **made}, plan.program, index_of(_group_of(let)))
     return made
 
 
-def _constant(let: Let, made: Mapping[str, Tensor], program: Program, domain: Domain) -> Tensor:
+def _group_of(let: Let) -> str:
+    return let.op.group if isinstance(let.op, Count | Take) else ALL_EDGES
+
+
+def is_of_all_edges(plan: Plan) -> bool:
+    """Whether `derived_constants` are made of all edges, and of where these lead."""
+    counts = [let.op for let in plan.constants if isinstance(let.op, Count)]
+    are_into = all(c.space is not Space.SRC_PAIR and c.end is not End.SRC for c in counts)
+    return are_into and all(_group_of(let) == ALL_EDGES for let in plan.constants)
+
+
+def _constant(
+    let: Let, made: Mapping[str, Tensor], program: Program, index: GraphIndex | ReusedIndex
+) -> Tensor:
     match let.op:
-        case Count(space=Space.DST_PAIR, group=group):
-            return domain.index(group).dst_pair_count
-        case Count(space=Space.SRC_PAIR, group=group):
-            index = domain.index(group)
-            return index.src_pair_of_edge.bincount(minlength=index.num_src_pairs).float()
-        case Count(group=group, end=End.SRC):
-            return domain.index(group).csc_indptr.diff().float()
-        case Count(group=group):
-            return domain.index(group).in_degree.float()
+        case Count(space=Space.DST_PAIR):
+            return index.dst_pair_count
+        case Count(space=Space.SRC_PAIR):
+            return index.src_pair_of_edge.bincount(minlength=index.src_pair_node.numel()).float()
+        case Count(end=End.SRC):
+            return index.csc_indptr.diff().float()
+        case Count():
+            return index.in_degree.float()
         case Map(fn=fn, args=args, const=const):
             depth = 0 if fn == "outer" else len(let.type.shape) + 1
             rows = [made[name] for name in args]
             padded = [row.reshape(*row.shape, *[1] * (depth - row.dim())) for row in rows]
             return apply_map(fn, padded, const)
-        case Take(x, space, end, group):
+        case Take(x, space, end):
             source = program.type_of(x).space
             if source not in (Space.NODE, Space.SOURCE):
                 places = f"{source}_of_edge"  # pairs go to edges alone
             else:
                 places = end if space is Space.EDGE else f"{space}_node"
-            return made[x].index_select(0, getattr(domain.index(group), places))
+            return made[x].index_select(0, getattr(index, places))
     raise AssertionError(f"{let} is no constant")

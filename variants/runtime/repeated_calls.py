@@ -46,9 +46,9 @@ class RepeatedCall:
         """A call that is one, else None."""
         if adapter.dropout or adapter.dtype is not torch.float32:
             return None
-        if len(args) < 2 or not _is_plain(args[0]):
+        if len(args) < 2 or not is_rows(args[0]):
             return None
-        if not all(isinstance(each, HeteroGraph) or _is_counted(each) for each in args[1:]):
+        if not all(isinstance(each, HeteroGraph) or is_counted(each) for each in args[1:]):
             return None
         read = call.repeat_reader(args)
         return None if read is None else cls(adapter, read, graph, args)
@@ -61,7 +61,7 @@ class RepeatedCall:
             args: All that the call gives.
         """
         adapter, graph = self._adapter, self._graph()
-        if not self._is_like(args) or not _still_runs(adapter, module):
+        if not self._is_like(args) or not still_runs(adapter, module):
             return None
         if graph is None or adapter.graph_refusal(graph):
             return None
@@ -70,7 +70,7 @@ class RepeatedCall:
 
     def _is_like(self, args: tuple[Any, ...]) -> bool:
         x, *others = args or (None,)
-        fits = _is_plain(x) and x.shape == self._shape and x.device == self._device
+        fits = is_rows(x) and x.shape == self._shape and x.device == self._device
         known = [*self._others]  # other threads may clear them
         if not fits or not others or len(others) != len(known) or not is_plain(self._kind):
             return False
@@ -91,14 +91,14 @@ class RepeatedBatch:
 
     def __init__(self, adapter: Adapter, read: RepeatReader, args: tuple[Any, ...]) -> None:
         self._adapter, self._read = adapter, read
-        self._rows = [(i, each.shape) for i, each in enumerate(args) if _is_plain(each)]
+        self._rows = [(i, each.shape) for i, each in enumerate(args) if is_rows(each)]
         self._count, self._device = len(args), args[self._rows[0][0]].device
         self._kind = self._device.type
 
     @classmethod
     def of(cls, adapter: Adapter, call: Call, args: tuple[Any, ...]) -> Self | None:
         """A call that is one, else None."""
-        if adapter.dropout or adapter.dtype is not torch.float32 or not any(map(_is_plain, args)):
+        if adapter.dropout or adapter.dtype is not torch.float32 or not any(map(is_rows, args)):
             return None
         read = call.repeat_reader(args)
         return None if read is None else cls(adapter, read, args)
@@ -110,9 +110,9 @@ class RepeatedBatch:
             return None
         for place, shape in self._rows:
             rows = args[place]
-            if not _is_plain(rows) or rows.shape != shape or rows.device != self._device:
+            if not is_rows(rows) or rows.shape != shape or rows.device != self._device:
                 return None
-        if not _still_runs(adapter, module) or (call := self._read(args)) is None:
+        if not still_runs(adapter, module) or (call := self._read(args)) is None:
             return None
         graph = call.graph()
         return None if adapter.graph_refusal(graph) else (adapter, call, graph)
@@ -135,20 +135,20 @@ def _seen(given: Tensor | HeteroGraph, forget: Any) -> _Seen:
     return weakref.ref(given) if isinstance(given, HeteroGraph) else SeenTensor(given, forget)
 
 
-def _still_runs(adapter: Adapter, module: nn.Module) -> bool:
+def still_runs(adapter: Adapter, module: nn.Module) -> bool:
     """Whether a layer that ran compiled, in float32, may do so again."""
     is_same = adapter.module is module and adapter.dtype is torch.float32
     is_refused = global_hooks.are_registered() or adapter.refusal() or adapter.mode_refusal()
     return is_same and not is_refused
 
 
-def _is_plain(x: object) -> bool:
+def is_rows(x: object) -> bool:
     """Whether these are rows of float32 as `torch.empty` makes them."""
     if not isinstance(x, Tensor) or type(x) not in _TENSORS:
         return False
     return x.dtype is torch.float32 and x.layout is torch.strided and not x.is_nested
 
 
-def _is_counted(given: object) -> bool:
+def is_counted(given: object) -> bool:
     """Whether this is a tensor that counts the writes to it."""
     return type(given) is Tensor and given.layout is torch.strided and not given.is_inference()

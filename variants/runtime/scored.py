@@ -122,7 +122,8 @@ class Scored:
         if best is not None:
             instead = self.estimates.default
             default = [] if instead is None else [(way, instead) for way in range(len(ways))]
-            tied = [p for p in default if costs[p] <= self.estimates.tie * costs[best] and fits(p)]
+            bound = self.estimates.tie_with(best[1]) * costs[best]
+            tied = [place for place in default if costs[place] <= bound and fits(place)]
             way, position = min(tied, key=costs.__getitem__, default=best)
             return position, ways[way]
         holds = [self.peak_bytes(position, ways[0]) for position in range(len(self.ids))]

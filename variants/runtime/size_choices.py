@@ -34,13 +34,15 @@ class SizeChoices:
             use: What is remembered of the layer's use of the graph.
             is_call: Whether the graph is run on, and not only asked about.
         """
-        was_met, before = use.is_met, self._new
+        was_met, is_new = use.is_met, not use.is_met and self.are_new(policy)
         if is_call:
-            use.is_met, self._new = True, 0 if was_met else before + 1
+            use.is_met, self._new = True, 0 if was_met else self._new + 1
+        return replace(policy, dynamic=True) if is_new and not policy.dynamic else policy
+
+    def are_new(self, policy: Policy) -> bool:
+        """Whether the next call is expected to bring a new graph."""
         told = policy.expected_runs is not None or policy.explore
-        if policy.dynamic or told or was_met or before < NEW_GRAPHS:
-            return policy
-        return replace(policy, dynamic=True)
+        return policy.dynamic or not (told or self._new < NEW_GRAPHS)
 
     def id_of(self, variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy) -> str:
         """What runs on a graph: what was chosen for the first one of its size and about its limit.
@@ -55,6 +57,10 @@ class SizeChoices:
             self._ids[key] = policy.choice(variants, graph).id
         return self._ids[key]
 
+    def is_chosen(self, variant: str, graph: HeteroGraph, policy: Policy) -> bool:
+        """Whether it was chosen for graphs of this size, without a limit."""
+        return self._ids.get((*_size(graph), 0, policy.weights_change)) == variant
+
     def use_of(self, graph: HeteroGraph) -> LayerUse:
         """What graphs of this size share of it."""
         size = _size(graph)
@@ -62,5 +68,9 @@ class SizeChoices:
 
 
 def _size(graph: HeteroGraph) -> tuple[int, ...]:
-    counts = graph.num_nodes, graph.num_targets, graph.num_edges
-    return *(count.bit_length() for count in counts), kernel_threads()
+    return size_of(graph.num_nodes, graph.num_targets, graph.num_edges)
+
+
+def size_of(nodes: int, targets: int, edges: int) -> tuple[int, ...]:
+    """Equal for graphs of about one size, while there are as many threads."""
+    return nodes.bit_length(), targets.bit_length(), edges.bit_length(), kernel_threads()

@@ -9,7 +9,8 @@ from torch import nn
 
 from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported
 from hetune.variants.frontend.message_passing import adapt_call
-from hetune.variants.runtime.compiled import CompiledLayer, CompiledOptions
+from hetune.variants.runtime.call_options import CallOptions
+from hetune.variants.runtime.compiled import CompiledLayer
 from hetune.variants.runtime.layer_status import LayerStatus
 
 
@@ -37,7 +38,7 @@ class WholeModel(CompiledLayer):
         why: Unsupported,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
-        options: CompiledOptions,
+        options: CallOptions,
     ) -> Any:
         self._last.set(None, why.reason)
         assert self._layers is not None

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from hetune.service.core.formats.documents import Document, parse
@@ -25,7 +27,7 @@ from hetune.variants.graph.lazy_tensors import materialized
 
 Features = Tensor | Mapping[str, Tensor]
 """Float32 rows of all nodes in the graph's order, [N, width], or of each node type."""
-_ROWS = "x"
+_ROWS, _FLOAT_BYTES = "x", 4
 _log = logging.getLogger(__name__)
 
 
@@ -36,6 +38,9 @@ class FeaturesHeader(Document):
     nodes: int
     width: int
     digest: str
+    widths: Annotated[dict[str, int], Field(exclude_if=lambda widths: not widths)] = Field(
+        default_factory=dict
+    )
 
 
 class StoredFeatures(FeaturesHeader):
@@ -44,7 +49,8 @@ class StoredFeatures(FeaturesHeader):
     Attributes:
         name: Theirs.
         nodes: How many rows there are.
-        width: Numbers in a row.
+        width: Numbers in a row, in the widest ones.
+        widths: Of the rows of each node type, where these differ.
         by_type: Whether they were given by node type, and so are outputs of runs on them.
         bytes: Of their file.
         digest: SHA-256 of the rows and their form.
@@ -86,7 +92,7 @@ class FeatureStore:
         Args:
             graph: The graph's id.
             name: Letters, digits, dots, dashes, underscores; at most 64, first a letter or digit.
-            features: All of one width.
+            features: All of one width, or of one for each node type.
 
         Raises:
             MalformedError: The name is none.
@@ -98,17 +104,20 @@ class FeatureStore:
         path = self._files.path(graph, name)
         is_typed = isinstance(features, Mapping)
         parts = tuple(features.values()) if isinstance(features, Mapping) else (features,)
-        check_limit("bytes on disk", sum(p.nbytes for p in parts), self._limits.stored_bytes)
-        rows = features_of(features, self._graphs.get(graph), _width(parts))
+        width, widths = _width(parts), _widths(features)
+        count = sum(len(part) for part in parts if part.dim())
+        check_limit("bytes on disk", count * width * _FLOAT_BYTES, self._limits.stored_bytes)
+        rows = features_of(features, self._graphs.get(graph), width, widths)
         header = FeaturesHeader(
             by_type=is_typed,
             nodes=rows.shape[0],
             width=rows.shape[1],
-            digest=_digest(rows, is_typed),
+            digest=_digest(rows, is_typed, widths),
+            widths=widths,
         )
         content = Pieces(header.model_dump_json(), {_ROWS: rows})
         is_new = self._files.publish(content, graph, name)
-        self._files.touch(graph, name)
+        self._files.touch(path, self._files.path(graph))
         return _described(path, header, len(content)), is_new
 
     def get(self, graph: str, name: str) -> Features:
@@ -120,7 +129,7 @@ class FeatureStore:
         """
         given = self._graphs.get(graph)
         path = self._files.path(graph, name)
-        self._files.touch(graph, name)
+        self._files.touch(path, self._files.path(graph))
         header = self._header(graph, name, path)
         loaded = self._loaded.get(path)
         if loaded is None or loaded.digest != header.digest:
@@ -202,9 +211,13 @@ class FeatureStore:
             raise self._damaged(path, graph, name, str(error)) from None
         if rows.shape != (given.num_nodes, header.width) or rows.dtype != torch.float32:
             raise self._damaged(path, graph, name, "its rows are not those of the graph")
-        if _digest(rows, header.by_type) != header.digest:
+        if _digest(rows, header.by_type, header.widths) != header.digest:
             raise self._damaged(path, graph, name, "its content has another digest")
-        return _Loaded(header.digest, rows, rows_by_type(rows, given) if header.by_type else rows)
+        if not header.by_type:
+            return _Loaded(header.digest, rows, rows)
+        parts = rows_by_type(rows, given)
+        own = {kind: part[:, : header.widths.get(kind)] for kind, part in parts.items()}
+        return _Loaded(header.digest, rows, own)
 
     def _damaged(self, path: Path, graph: str, name: str, reason: str) -> NotFoundError:
         _log.error("the features %s are damaged and put aside: %s", path, reason)
@@ -216,7 +229,7 @@ class FeatureStore:
 
 
 def _width(parts: tuple[Tensor, ...]) -> int:
-    """That of the first rows, else of no rows, which fit any; 1 where there is neither.
+    """The largest of rows, else of no rows, which fit any; 1 where there is neither.
 
     Raises:
         InputError: Some are no rows.
@@ -228,11 +241,19 @@ def _width(parts: tuple[Tensor, ...]) -> int:
                 "[nodes, width]"
             )
     widths = [(part.shape[1], len(part)) for part in parts if part.dim() == 2 and part.shape[1]]
-    return max(widths, key=lambda found: found[1] > 0, default=(1, 0))[0]
+    return max(widths, key=lambda found: (found[1] > 0, found[0]), default=(1, 0))[0]
 
 
-def _digest(rows: Tensor, by_type: bool) -> str:
-    found = hashlib.sha256(f"{list(rows.shape)} {by_type} ".encode())
+def _widths(features: Features) -> dict[str, int]:
+    """Of each node type that has rows, where these differ."""
+    parts = features.items() if isinstance(features, Mapping) else ()
+    found = {kind: part.shape[1] for kind, part in parts if part.dim() == 2 and part.numel()}
+    return found if len({*found.values()}) > 1 else {}
+
+
+def _digest(rows: Tensor, by_type: bool, widths: Mapping[str, int]) -> str:
+    form = f"{by_type} {dict(widths)} " if widths else f"{by_type} "
+    found = hashlib.sha256(f"{list(rows.shape)} {form}".encode())
     found.update(materialized(rows).view(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hetune.variants.errors import InputError
+from hetune.variants.frontend.tracing.arguments import of_one_width
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.lazy_tensors import is_lazy
 
@@ -21,12 +22,26 @@ _SHOWN = 200
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
 
 
-def features_of(features: Tensor | Mapping[str, Tensor], graph: HeteroGraph, width: int) -> Tensor:
+def features_of(
+    features: Tensor | Mapping[str, Tensor],
+    graph: HeteroGraph,
+    width: int,
+    widths: Mapping[str, int] | None = None,
+) -> Tensor:
     """Rows of all nodes in the graph's order, float32 [N, width].
+
+    Args:
+        features: Of all nodes, or of each node type.
+        graph: Theirs.
+        width: Of the rows.
+        widths: Of those of each node type, if these differ: zeros follow up to `width`.
 
     Raises:
         InputError: Dtypes or shapes do not fit.
     """
+    if isinstance(features, Tensor) and widths:
+        each = (f"rows of {own} for {name[:_SHOWN]!r}" for name, own in widths.items())
+        raise InputError(f"node types have features of different widths: give {_list_of(each)}")
     if isinstance(features, Tensor):
         _check_rows("the features", features, graph.num_nodes, width)
         return features if features.numel() else features.view(-1, width)
@@ -36,8 +51,11 @@ def features_of(features: Tensor | Mapping[str, Tensor], graph: HeteroGraph, wid
         if name not in features and last > first:
             raise InputError(f"features of the node type {name!r} are missing: give one row a node")
         if name in features:
-            _check_rows(f"the features of {name!r}", features[name], last - first, width)
-    return _joined([features[name].view(-1, width) for name in spans if name in features], width)
+            own = (widths or {}).get(name, width)
+            _check_rows(f"the features of {name!r}", features[name], last - first, own)
+    parts = {name: features[name] for name in spans if name in features and len(features[name])}
+    rows = [part.view(-1, (widths or {}).get(name, width)) for name, part in parts.items()]
+    return _joined(of_one_width(rows, width) if widths else rows, width)
 
 
 def pick(out: Tensor, graph: HeteroGraph, nodes: Nodes | None, by_type: bool) -> Rows:

@@ -71,6 +71,7 @@ def describe_traced(
                 "precision": precision or "float32",
                 "tables": {name: len(rows) for name, rows in tables.items()},
                 "result_types": model.result_types,
+                "node_widths": model.node_widths,
             },
         )
     except MalformedError as error:

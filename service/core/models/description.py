@@ -146,6 +146,9 @@ class ModelDescription(Document):
 
     `tables` are inputs that belong to the model, such as embeddings: the number of their rows, one
     for each node of its graphs. Features by node type get an answer for `result_types` alone.
+
+    `node_widths` are those of the features of each of the metadata's node types, where these
+    differ; layers take rows of `in_channels`, with zeros behind narrower ones.
     """
 
     most_fields: ClassVar[int | None] = _MOST_LAYERS << 5
@@ -162,9 +165,19 @@ class ModelDescription(Document):
         Field(max_length=_MOST_INPUTS, exclude_if=lambda tables: not tables),
     ] = Field(default_factory=dict)
     result_types: Names = None
+    node_widths: Annotated[
+        tuple[Width, ...] | None, Field(exclude_if=lambda widths: widths is None)
+    ] = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.node_widths is not None:
+            types = () if self.metadata is None else self.metadata.ntypes
+            if len(self.node_widths) != len(types) or max(self.node_widths) != self.in_channels:
+                raise ValueError(
+                    f"node_widths are {list(self.node_widths)}: give one for each of the "
+                    f"metadata's {len(types)} ntypes, {self.in_channels} (in_channels) the largest"
+                )
         if self.metadata is None:
             if typed := [layer for layer in self.layers if isinstance(layer, HgtLayer)]:
                 raise ValueError(
@@ -203,6 +216,12 @@ class ModelDescription(Document):
         if self.relations is None:
             return None
         return Vocabulary(self.node_types, self.relations)
+
+    @property
+    def widths_by_type(self) -> dict[str, int]:
+        """Of the features of each node type, where these differ."""
+        types = () if self.metadata is None else self.metadata.ntypes
+        return dict(zip(types, self.node_widths or (), strict=False))
 
     @property
     def num_outputs(self) -> int:

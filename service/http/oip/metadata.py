@@ -63,8 +63,12 @@ def _inputs(description: ModelDescription) -> tuple[TensorMetadata, ...]:
             _tensor("nodes", IDS, _ANY),
         )
     ntypes, etypes = description.metadata.ntypes, description.metadata.etypes
+    widths = description.node_widths or (width,) * len(ntypes)
     return (
-        *(_tensor(name_of("x", ntype), FEATURES, _ANY, width) for ntype in ntypes),
+        *(
+            _tensor(name_of("x", ntype), FEATURES, _ANY, own)
+            for ntype, own in zip(ntypes, widths, strict=True)
+        ),
         *(_tensor(name_of("edge_index", *etype), IDS, 2, _ANY) for etype in etypes),
         *(_tensor(name_of("nodes", ntype), IDS, _ANY) for ntype in ntypes),
     )

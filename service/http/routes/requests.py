@@ -35,6 +35,7 @@ from hetune.service.core.graphs.features import Features
 from hetune.service.core.graphs.rows import Nodes
 from hetune.service.core.inference.answers import Answer
 from hetune.service.core.inference.subset import Subset
+from hetune.service.core.models.description import ModelDescription
 from hetune.service.core.service import Service
 from hetune.service.http.body import Media
 from hetune.variants.errors import InputError, MalformedError
@@ -149,23 +150,26 @@ class InferRequest:
     inputs: Mapping[str, Tensor]
     nodes: Nodes | None
 
-    def rows(self, width: int) -> Features | str | None:
+    def rows(self, description: ModelDescription) -> Features | str | None:
         """The features, read.
 
         Args:
-            width: Numbers in a row, as the model takes them.
+            description: Of the model, which says how many numbers are in a row.
 
         Raises:
             InputError: They are rows of different lengths, or of another one, or do not fit
                 float32.
         """
-        given = self.features
+        given, width = self.features, description.in_channels
         if given is None or isinstance(given, str | Tensor):
             return given
         if isinstance(given, JsonArray):
             return _matrix("x", given, width)
+        widths = description.widths_by_type
         return {
-            name: rows if isinstance(rows, Tensor) else _matrix(_name(name), rows, width)
+            name: rows
+            if isinstance(rows, Tensor)
+            else _matrix(_name(name), rows, widths.get(name, width))
             for name, rows in given.items()
         }
 
@@ -182,7 +186,7 @@ class InferRequest:
         """
         header, seconds = self.header, self.header.deadline_seconds
         found = service.models.get(model, header.version)
-        rows = self.rows(found.description.in_channels)
+        rows = self.rows(found.description)
         return service.inference.run(
             found,
             self.graph,

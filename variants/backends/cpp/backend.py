@@ -72,7 +72,7 @@ class CppBackend:
         schedule: Schedule | None = None,
     ) -> None:
         self._registry, self._vectors, self.schedule = registry, vectors, schedule
-        self._loaded: dict[tuple[int, int, int], _Loaded] = {}
+        self._loaded: dict[tuple[int, int, int], Loaded] = {}
 
     @property
     def registry(self) -> Registry:
@@ -109,6 +109,14 @@ class CppBackend:
         Raises:
             CompileError: The launch cannot be compiled, or the schedule is a GPU's.
         """
+        return _bound(self.loaded(launch, schedule), place)
+
+    def loaded(self, launch: Launch, schedule: AnySchedule) -> Loaded:
+        """The launch's code, compiled if it was not.
+
+        Raises:
+            CompileError: It cannot be compiled, or the schedule is a GPU's.
+        """
         schedule, registry = _for_cpu(schedule), self.registry
         key = id(launch), id(schedule), id(registry)  # to hash what they are takes longer
         loaded = self._loaded.get(key)
@@ -119,17 +127,17 @@ class CppBackend:
             function.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
             buffers, arrays = _parted(launch, code)
             made = launch, schedule, registry, code, function, buffers, arrays
-            loaded = _Loaded(*made, *_in_small(arrays))
+            loaded = Loaded(*made, *_in_small(arrays))
             if len(self._loaded) >= _MOST_LOADED:
                 self._loaded.clear()
             self._loaded[key] = loaded
-        return _bound(loaded, place)
+        return loaded
 
     def _emitted(self, launch: Launch, schedule: Schedule) -> Emitted:
         return emitted(launch, fitted(schedule, self.vectors))
 
 
-class _Loaded(NamedTuple):
+class Loaded(NamedTuple):
     """Code of a launch, with all whose ids it is kept by.
 
     `buffers` are places of pointers that each run gives, and `arrays` those of the graph's: on a
@@ -200,8 +208,8 @@ def _place_in_small(slot: Slot) -> int | None:
     return None
 
 
-def _small_index(loaded: _Loaded, place: Place) -> SmallIndex | None:
-    """What has all of `_Loaded.small`; None where nothing has."""
+def _small_index(loaded: Loaded, place: Place) -> SmallIndex | None:
+    """What has all of `Loaded.small`; None where nothing has."""
     index = place.index("")
     small = index.small()
     if small is None or not small.has(place for _, place in loaded.small):
@@ -210,7 +218,7 @@ def _small_index(loaded: _Loaded, place: Place) -> SmallIndex | None:
     return small if is_cut_alike else None
 
 
-def _bound(loaded: _Loaded, place: Place) -> Runner:
+def _bound(loaded: Loaded, place: Place) -> Runner:
     code, function, schedule = loaded.code, loaded.function, loaded.schedule
     scratch = scratch_layout(loaded.launch, schedule.block_nodes, place.index)
     pointers = (ctypes.c_void_p * max(len(code.pointers), 1))()
@@ -226,8 +234,6 @@ def _bound(loaded: _Loaded, place: Place) -> Runner:
         *(_count(slot, code, schedule, place, scratch) for slot in code.counts)
     )
     buffers = loaded.buffers
-    if any(name == TERMS for _, name in buffers) and not (_chunks(code, place).terms >= 0).any():
-        buffers = tuple(buffer for buffer in buffers if buffer[1] != TERMS)
 
     def run(tensors: Mapping[str, Tensor]) -> bool:
         for position, name in buffers:

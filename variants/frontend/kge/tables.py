@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Signature
 from typing import Any
@@ -67,6 +67,7 @@ class TableShapes:
         self._arguments, self._options, self._kind = bound.arguments, bound.options, bound.kind
         self._entities, self._weights = tuple(bound.entities), tuple(bound.weights)
         self._looks = {name: _look(value) for name, value in given.items()}
+        self._has_tuples = any(isinstance(value, tuple) for value in given.values())
 
     def bound(self, given: Mapping[str, Any]) -> ScoreTables | None:
         """The tables of another call, or None if one differs in more than its numbers."""
@@ -77,14 +78,27 @@ class TableShapes:
             look = looks.get(name)
             if look is None or look != _look(value):
                 return None
-        entities = {name: given[name] for name in self._entities}
-        weights = {name: given[name] for name in self._weights}
+        tables = dict(_named(given)) if self._has_tuples else given
+        entities = {name: tables[name] for name in self._entities}
+        weights = {name: tables[name] for name in self._weights}
         return ScoreTables(self._arguments, entities, weights, self._options, self._kind)
+
+
+def _named(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What is given by names as of `_names`."""
+    for name, value in given.items():
+        if isinstance(value, tuple):
+            yield from ((f"{name}_{i}", part) for i, part in enumerate(value))
+        else:
+            yield name, value
 
 
 def _look(value: Any) -> tuple[object, ...] | None:
     """Equal for tables of one shape on one device, and for equal options; None of others."""
     kind = type(value)
+    if kind is tuple:
+        looks = tuple(map(_look, value))
+        return None if None in looks else looks
     if kind is Tensor or kind is nn.Parameter:
         return value.shape, value.dtype, value.device
     return (kind, value) if kind in _PLAIN else None

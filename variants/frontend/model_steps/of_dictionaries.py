@@ -22,8 +22,8 @@ def trace_dictionaries(model: nn.Module, example: Sequence[Any]) -> ModelSteps:
 
     Args:
         model: Float32, in `eval()`.
-        example: Arguments of a call: a dictionary of features by type of nodes, all of one width,
-            and one of an edge_index by type of edges.
+        example: Arguments of a call: a dictionary of features by type of nodes, and one of an
+            edge_index by type of edges.
 
     Raises:
         NotTraceable: It is no such program; says why, and what is.
@@ -44,17 +44,14 @@ def trace_dictionaries(model: nn.Module, example: Sequence[Any]) -> ModelSteps:
     features = [param.name for param in traced.program.params if param.role == "feature"]
     if len(features) != 1:
         raise NotTraceable(f"it has {len(features)} dictionaries of features: one is served")
-    widths = {call.values[name].shape[1] for name in traced.rows[features[0]]}
-    if len(widths) > 1:
-        of_types = ", ".join(map(str, sorted(widths)))
-        raise NotTraceable(
-            f"types of nodes have {of_types} features: those of one width are served"
-        )
+    widths = tuple(call.values[name].shape[1] for name in traced.rows[features[0]])
     weights = weights_of(traced, parameters_of(module.double()))
     step = ModelStep(traced.program, ("x",), "given", weights)
     edge_types = tuple(call.edge_types.values())
     typed = call.node_types, edge_types, _result_types(traced, call.node_types)
-    return ModelSteps((step,), len(edge_types), {}, *typed)
+    return ModelSteps(
+        (step,), len(edge_types), {}, *typed, node_widths=widths if len({*widths}) > 1 else None
+    )
 
 
 def _result_types(traced: Traced, node_types: Sequence[str]) -> tuple[str, ...]:

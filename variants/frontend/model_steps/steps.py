@@ -43,6 +43,8 @@ class ModelSteps:
         node_types: Of its graphs, in their order, where it is called with dictionaries.
         edge_types: Likewise; None where edge types are numbered.
         result_types: Node types that it gives rows for, where it is called with dictionaries.
+        node_widths: Of the features of each node type, where these differ; the programs take rows
+            of the largest width, with zeros behind narrower ones.
     """
 
     steps: tuple[ModelStep, ...]
@@ -51,6 +53,7 @@ class ModelSteps:
     node_types: tuple[str, ...] | None = None
     edge_types: tuple[tuple[str, str, str], ...] | None = None
     result_types: tuple[str, ...] | None = None
+    node_widths: tuple[int, ...] | None = None
 
     @property
     def inputs(self) -> dict[str, Param]:

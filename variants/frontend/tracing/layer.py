@@ -24,6 +24,7 @@ from hetune.variants.frontend.tracing.recorder import ProgramRecorder
 from hetune.variants.frontend.tracing.recording import Recording
 from hetune.variants.frontend.tracing.roll_up import RolledUp, rolled_up
 from hetune.variants.frontend.tracing.row_sets import RowTypes
+from hetune.variants.frontend.tracing.selected_columns import with_selected_columns
 from hetune.variants.frontend.tracing.simplify import needed, with_parts_of_results
 from hetune.variants.frontend.tracing.symbols import RowValue, symbol
 from hetune.variants.frontend.tracing.tail import finished, key_of, leaves, outputs, rows
@@ -324,6 +325,7 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any, arguments: CallAr
     names = found.names
     whole = _program(name, found, tuple(new for result in results for new in names[result]))
     program, joined = with_parts_of_results(whole)
+    program, chosen = with_selected_columns(program)
     parts = {new: joined.get(new, (new,)) for own in names.values() for new in own}
     if joined or found.node_types or any(own != (old,) for old, own in names.items()):
         joined = {old: tuple(p for new in own for p in parts[new]) for old, own in names.items()}
@@ -334,7 +336,7 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any, arguments: CallAr
     if any(len(parts) > 1 for parts in joined.values()) and shape is not None:
         output, shape = rows(RowValue(results[0], 0), tuple(result.shape)), None
     used = {param.name for param in program.params}
-    weights = {name: weight for name, weight in found.weights.items() if name in used}
+    weights = {n: weight for n, weight in {**found.weights, **chosen}.items() if n in used}
     constants = {name: rows for name, rows in found.constants.items() if name in used}
     masks = {name: masks for name, masks in found.masks.items() if name in used}
     src, dst, kinds, returned = found.src, found.dst, found.kinds, tuple(of_graph)

@@ -13,9 +13,17 @@ from torch.overrides import TorchFunctionMode
 
 from hetune.variants.frontend.tracing.counts import TracedSize, count
 from hetune.variants.frontend.tracing.dropout import is_training
+from hetune.variants.frontend.tracing.edge_recipes import EdgeRecipe
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.recorded_steps import simplified
-from hetune.variants.frontend.tracing.recording import Recording, Slot, Step, filled, slots_in
+from hetune.variants.frontend.tracing.recording import (
+    Recording,
+    Slot,
+    Step,
+    filled,
+    needed,
+    slots_in,
+)
 from hetune.variants.frontend.tracing.symbols import Symbol, replaced, symbols_in
 
 
@@ -170,7 +178,10 @@ class Tape(TorchFunctionMode):
         self._inside += 1
         slots = {name: self._slots[id(tensor)] for name, tensor in outputs.items()}
         steps, slots = simplified(self._steps, self._values, slots)
-        found = Recording(steps, self._inputs, slots, self._graph)
+        steps = needed(steps, slots.values())
+        recipe = EdgeRecipe.of(steps, self._inputs, slots)
+        at_once = None if recipe is None else recipe.run
+        found = Recording(steps, self._inputs, slots, self._graph, at_once)
         if not self._is_replayable:
             found.key = object()
         self._values.clear()

@@ -1,0 +1,150 @@
+"""Calls that each bring a new small graph run without a graph object, to the same bits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from hetune.variants.errors import GraphError
+from hetune.variants.runtime.compile_layer import compile_layer
+from hetune.variants.runtime.small_runs import SmallRuns
+from hetune.variants.testing.layers import randomized
+
+geometric = pytest.importorskip("torch_geometric.nn")
+pytestmark = pytest.mark.usefixtures("no_grad")
+
+NODES, EDGES, WIDTH = 90, 400, 7
+LAYERS = {
+    "gcn": lambda: geometric.GCNConv(WIDTH, 8),
+    "mean": lambda: geometric.SAGEConv(WIDTH, 8),
+    "two features": lambda: geometric.GATConv(WIDTH, 4, heads=2),
+    "types": lambda: geometric.RGCNConv(WIDTH, 8, 3),
+}
+
+
+def drawn(*size):
+    return torch.randint(0, NODES - 1, size)
+
+
+GRAPHS = {
+    "random": lambda: drawn(2, EDGES),
+    "a hub": lambda: torch.stack([drawn(EDGES), torch.full((EDGES,), 3)]),
+    "equal edges": lambda: drawn(2, 1).repeat(1, EDGES),
+    "loops": lambda: drawn(EDGES).repeat(2, 1),
+    "in order": lambda: drawn(2, EDGES)[:, drawn(EDGES).argsort()].sort(1).values,
+    "columns of another tensor": lambda: drawn(EDGES, 3).t()[1:],
+    "fewer edges": lambda: drawn(2, 260),
+    "node by node": lambda: drawn(2, EDGES).t().contiguous().t(),
+}
+
+
+def called(module, edge_index):
+    x = torch.randn(NODES, WIDTH)
+    types = isinstance(module, geometric.RGCNConv)
+    return x, edge_index, *([torch.randint(0, 3, edge_index.shape[1:])] if types else [])
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """How many there were."""
+    found, run = [0], SmallRuns.run
+
+    def ran(self, threads):
+        found[0] += 1
+        return run(self, threads)
+
+    monkeypatch.setattr(SmallRuns, "run", ran)
+    return found
+
+
+@pytest.fixture
+def gcn():
+    """A layer, compiled, that has met the size of `GRAPHS`."""
+    layer = compile_layer(randomized(geometric.GCNConv(WIDTH, 8)), dynamic=True)
+    for _ in range(4):
+        layer(*called(None, drawn(2, EDGES)))
+    return layer
+
+
+@pytest.mark.parametrize("module", LAYERS.values(), ids=LAYERS)
+def test_they_have_the_bits_of_runs_on_graphs(module, runs):
+    module = randomized(module()).eval()
+    layer = compile_layer(module, dynamic=True)
+    for made in (*GRAPHS.values(), *GRAPHS.values()):  # sizes are met, and recordings confirmed
+        layer(*called(module, made()))
+    for name, made in GRAPHS.items():
+        before, given = runs[0], called(module, made())
+        new = layer(*given)
+        assert runs[0] == before + 1, name
+        assert torch.equal(new, layer(*given)), name  # what comes back has a graph object
+        assert runs[0] == before + 1
+        assert torch.equal(new, layer(*given)), name
+
+
+def test_whatever_changes_is_seen(gcn, runs):
+    fresh = called(None, drawn(2, EDGES))
+
+    def is_right():
+        args = fresh[0].clone(), fresh[1].clone()
+        return torch.allclose(gcn(*args), gcn.module(*args), atol=1e-5)
+
+    assert is_right()
+    assert runs == [1]
+    gcn.module.bias.mul_(2)
+    assert is_right()
+    assert runs == [1]
+    assert is_right()
+    assert runs == [2]
+    with torch.enable_grad():
+        assert gcn(fresh[0], fresh[1].clone()).requires_grad
+    gcn.module.lin.register_forward_hook(lambda *_: torch.zeros(NODES, 8))
+    with pytest.warns(UserWarning, match="hook"):
+        assert is_right()
+    assert runs == [2]
+
+
+def test_edges_that_were_written_to_are_read_again(gcn, runs):
+    x, edges = called(None, drawn(2, EDGES))
+    gcn(x, edges)
+    edges.copy_(drawn(2, EDGES))
+    assert torch.allclose(gcn(x, edges), gcn.module(x, edges), atol=1e-5)
+    assert runs == [1]
+
+
+@pytest.mark.parametrize("wrong", [-1, NODES, 1 << 40])
+def test_ids_are_checked(wrong, runs):
+    layer = compile_layer(randomized(geometric.RGCNConv(WIDTH, 8, 3)), dynamic=True)
+    for _ in range(3):
+        layer(*called(layer.module, drawn(2, EDGES)))
+    x, edges, types = called(layer.module, drawn(2, EDGES))
+    edges[1, 7] = wrong
+    with pytest.raises(GraphError, match=rf"edge_index\[1, 7\] is {wrong}"):
+        layer(x, edges, types)
+    types[9] = 3
+    with pytest.raises(GraphError, match=r"edge_type\[9\] is 3"):
+        layer(x, drawn(2, EDGES), types)
+    with pytest.raises(GraphError, match="edge_type has shape"):
+        layer(x, drawn(2, EDGES), types[:-1])
+    assert runs == [1]
+
+
+def test_what_outgrows_float32_is_left_to_the_module(gcn, runs):
+    x, edges = called(None, drawn(2, EDGES))
+    x[:] = 3e38
+    with pytest.warns(UserWarning, match="float32"):
+        found = gcn(x, edges)
+    assert torch.equal(found, gcn.module(x, edges))
+
+
+def test_a_model_reads_one_edge_index_in_all_layers(runs):
+    layers = nn.ModuleList(
+        compile_layer(randomized(geometric.GCNConv(7, 7)), dynamic=True) for _ in "ab"
+    )
+    for _ in range(6):
+        x, edges = called(None, drawn(2, EDGES))
+        found, expected = x, x
+        for layer in layers:
+            found, expected = layer(found, edges), layer.module(expected, edges)
+        assert torch.allclose(found, expected, atol=1e-5)
+    assert runs[0] >= 4

@@ -1,0 +1,98 @@
+"""A launch on one small graph after another: what it is called with stays in its place."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hetune.variants.backends.cpp.abi import CountSlot
+from hetune.variants.backends.cpp.backend import Loaded
+from hetune.variants.graph.small_index import FIELDS
+from hetune.variants.kernel.nodes import Rows
+from hetune.variants.kernel.scratch import ScratchLayout
+from hetune.variants.program.nodes import ALL_EDGES, Space
+
+HUBS = -1
+"""In place of a field: the number of hubs."""
+_ROWS = {
+    Space.EDGE: "edge_id",
+    Space.NODE: "in_degree",
+    Space.SOURCE: "in_degree",
+    Space.SRC_PAIR: "src_pair_node",
+    Space.DST_PAIR: "dst_pair_node",
+}
+"""What is as long as spaces have rows, on graphs whose sources are their targets."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReusedLaunch:
+    """Code, and what it is called with.
+
+    Attributes:
+        code: The code, which is kept.
+        pointers: Those of its arguments, in order.
+        counts: Likewise.
+        arrays: Addresses of pointers to arrays of a `SmallIndex`, and the places of these.
+        lengths: Addresses of counts, and the places of arrays that are so long, or `HUBS`.
+    """
+
+    code: Loaded
+    pointers: ctypes.Array[ctypes.c_void_p]
+    counts: ctypes.Array[ctypes.c_int64]
+    arrays: tuple[tuple[int, int], ...]
+    lengths: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(
+        cls, code: Loaded, scratch: ScratchLayout, sizes: Mapping[Space, int]
+    ) -> ReusedLaunch | None:
+        """That of a launch; None where it reads more than a `SmallIndex` has.
+
+        Args:
+            code: Of the launch.
+            scratch: Where its scratch lies, on all graphs.
+            sizes: Rows of spaces that are as large on all graphs.
+        """
+        if code.others:
+            return None
+        pointers = (ctypes.c_void_p * max(len(code.code.pointers), 1))()
+        counts = (ctypes.c_int64 * max(len(code.code.counts), 1))()
+        lengths = []
+        for position, slot in enumerate(code.code.counts):
+            place = _place(slot)
+            if place is not None:
+                lengths.append((ctypes.addressof(counts) + 8 * position, place))
+            elif (number := _number(slot, scratch, sizes)) is not None:
+                counts[position] = number
+            else:
+                return None
+        start = ctypes.addressof(pointers)
+        arrays = tuple((start + 8 * position, place) for position, place in code.small)
+        return cls(code, pointers, counts, arrays, tuple(lengths))
+
+    def __call__(self, threads: int) -> bool:
+        """Runs it, and says whether a number outgrew a float."""
+        return bool(self.code.function(self.pointers, self.counts, threads))
+
+
+def _place(slot: CountSlot) -> int | None:
+    match slot.of:
+        case Rows(space, group) if group == ALL_EDGES and space in _ROWS:
+            return FIELDS[_ROWS[space]]
+        case "blocks":
+            return FIELDS["block_order"]
+        case "hubs":
+            return HUBS
+    return None
+
+
+def _number(slot: CountSlot, scratch: ScratchLayout, sizes: Mapping[Space, int]) -> int | None:
+    match slot.of:
+        case Rows(space, group) if group == ALL_EDGES:
+            return sizes.get(space)
+        case "scratch_stride":
+            return scratch.stride
+        case "scratch_start":
+            return scratch.offsets[slot.scratch]
+    return None
