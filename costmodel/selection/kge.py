@@ -46,7 +46,7 @@ class ScoreFunction:
         update_wrapper(self, function)
         self._function, self.shared = function, frozenset(shared)
         self._signature = inspect.signature(function)
-        self._layers = WeightedLayers(partial(compile, dynamic=True))
+        self._layers = WeightedLayers(lambda layer: compile(layer, dynamic=True).forward)
         self._candidates: dict[Hashable, FunctionCandidates] = {}
         self._shapes: TableShapes | None = None
 

@@ -14,6 +14,7 @@ from hetune.variants.program.nodes import End, Space
 from hetune.variants.program.text import parse
 from hetune.variants.program.verify import verify
 from hetune.variants.runtime.edge_scores import edge_scores
+from hetune.variants.runtime.pair_products import squared_distances
 from hetune.variants.runtime.pair_scores import pair_scores
 
 NODES, TYPES, WIDTH = 11, 4, 6
@@ -278,6 +279,15 @@ def test_gradients(name):
         scores.sigmoid().log().sum().backward()
         grads.append({name: value.grad for name, value in values.items()})
     torch.testing.assert_close(*grads, rtol=1e-9, atol=1e-9)
+
+
+def test_distances_of_huge_and_infinite_rows_are_those_of_differences():
+    """Their squares outgrow float32, or are no numbers together, where distances need not."""
+    huge = torch.tensor([[2e19, 0.0], [1.9e19, 0.0], [5e18, 1.0], [torch.inf, 1.0], [1.0, 2.0]])
+    rows = torch.cat((huge, huge.flip(1), -huge, torch.full((1, 2), torch.nan)))
+    want = (rows[:, None] - rows).square().sum(-1)
+    assert want[0, 1] < want[0, 4] == torch.inf
+    torch.testing.assert_close(squared_distances(rows, rows), want, equal_nan=True)
 
 
 @pytest.mark.parametrize("distance", [0.0, 1e-4, 1e-2, 0.1, 1.0])

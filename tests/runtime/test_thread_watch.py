@@ -10,7 +10,7 @@ import torch
 
 from hetune import nn
 from hetune.variants.graph.threads import kernel_threads, used_threads, using_threads
-from hetune.variants.runtime import layer_runner, thread_watch
+from hetune.variants.runtime import bound_run, layer_runner, thread_watch
 from hetune.variants.runtime.choice import Chosen
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.executable import Executable
@@ -106,7 +106,7 @@ class Machine:
     def __init__(self, monkeypatch) -> None:
         self.seconds = {1: ALONE, 2: HELD_UP}
         self.now, self.used = 0.0, []
-        monkeypatch.setattr(layer_runner, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(bound_run, "perf_counter", lambda: self.now)
         monkeypatch.setattr(layer_runner, "SHORT_SECONDS", 5e-3)
         run = Executable.run
 

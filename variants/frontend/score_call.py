@@ -74,7 +74,7 @@ class ScoreCall(Call):
         """
         heads, rels, tails = self._triples
         counts = self._num_entities, self._adapter.num_relations
-        batch = self._free.take(*counts, len(heads))
+        batch = self._free.take(*counts, heads.shape[0])
         if batch is not None and batch.replace_ids(heads, tails, rels):
             return batch
         try:
@@ -99,7 +99,7 @@ class ScoreCall(Call):
             heads, rels, tails, *entities = args
             tables = {name: entities[i] for name, i in zip(names, places, strict=True)}
             rels = rels if has_types else torch.zeros_like(rels)
-            return ScoreCall(adapter, (heads, rels, tails), tables, len(entities[0]), free)
+            return ScoreCall(adapter, (heads, rels, tails), tables, entities[0].shape[0], free)
 
         return read
 

@@ -64,7 +64,8 @@ def joined_rows(parts: Iterable[tuple[Tensor, Tensor]], shape: Sequence[int]) ->
 def squared_distances(rows: Tensor, keys: Tensor) -> Tensor:
     """Squared Euclidean distances [..., B, count] of [..., B, width] and [..., count, width].
 
-    ``|a|^2 - 2 a.b + |b|^2``, but for near rows, where that has a large relative error.
+    ``|a|^2 - 2 a.b + |b|^2``, but for near rows, where that has a large relative error, and for
+    rows whose squares are infinite or no numbers, where their distance need not be.
     """
     of_rows, of_keys = rows.square().sum(-1).unsqueeze(-1), keys.square().sum(-1).unsqueeze(-2)
     add_product = torch.addmm if rows.dim() == 2 else torch.baddbmm
@@ -73,9 +74,9 @@ def squared_distances(rows: Tensor, keys: Tensor) -> Tensor:
         part, own = found[..., block, :], of_rows[..., block, :]
         part += own
         least = (part.detach() - of_keys.detach() * _NEAR).amin(-1, keepdim=True)
-        if not (least < own * _NEAR).any():
+        if (least - own * _NEAR >= 0).all():  # which no infinity minus another is
             continue
-        near = (part < (own + of_keys) * _NEAR).nonzero()
+        near = (part - (own + of_keys) * _NEAR >= 0).logical_not_().nonzero()
         for at in torch.split(near, max(1, _AT_ONCE // rows.shape[-1])):
             *chunk, row, key = at.unbind(-1)
             difference = rows[..., block, :][(*chunk, row)] - keys[(*chunk, key)]

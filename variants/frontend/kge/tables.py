@@ -67,6 +67,7 @@ class TableShapes:
         self._arguments, self._options, self._kind = bound.arguments, bound.options, bound.kind
         self._entities, self._weights = tuple(bound.entities), tuple(bound.weights)
         self._looks = {name: _look(value) for name, value in given.items()}
+        self._has_tuples = any(isinstance(value, tuple) for value in given.values())
 
     def bound(self, given: Mapping[str, Any]) -> ScoreTables | None:
         """The tables of another call, or None if one differs in more than its numbers."""
@@ -77,7 +78,7 @@ class TableShapes:
             look = looks.get(name)
             if look is None or look != _look(value):
                 return None
-        tables = dict(_named(given))
+        tables = dict(_named(given)) if self._has_tuples else given
         entities = {name: tables[name] for name in self._entities}
         weights = {name: tables[name] for name in self._weights}
         return ScoreTables(self._arguments, entities, weights, self._options, self._kind)
