@@ -90,7 +90,6 @@ IDS = {
         "dst+weights-first+edge-scores",
         "hybrid",
         "hybrid+weights-first",
-        "hybrid+weights-first+edge-scores",
     ],
     "edge weights": ["vanilla", "src", "dst", "hybrid"],
     "edge weights, shared map": ["vanilla", "src", "dst"],

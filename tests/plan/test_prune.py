@@ -96,7 +96,6 @@ KEPT = {
         "dst+weights-first",
         "dst+weights-first+edge-scores",
         "hybrid+weights-first",
-        "hybrid+weights-first+edge-scores",
     ],
     # Narrow results: a dot product of transformed rows is shorter than one of rows.
     rgat_program(6, 4): [
@@ -106,7 +105,6 @@ KEPT = {
         "dst+weights-first",
         "dst+weights-first+edge-scores",
         "hybrid+weights-first",
-        "hybrid+weights-first+edge-scores",
     ],
     PROGRAMS["edge weights, shared map"]: ["vanilla", "src", "dst"],
 }

@@ -65,7 +65,7 @@ def test_devices_share_plans_and_have_schedules_of_their_own(variants):
     # On CPUs alone there is one pass, in the place of separate sums where products take sums.
     apart = {plan: "" if plan.startswith("src") else "+separate-sums" for plan in on_cpus}
     assert plans == {plan.replace("+one-pass", apart[plan]) for plan in on_cpus - special}
-    assert len(special) == (3 if "rgat" in program.name else 1)
+    assert len(special) == (2 if "rgat" in program.name else 1)
     kinds = {type(s) for variant in variants for s in variant.schedules}
     assert kinds == {GpuSchedule}
     assert {type(s) for v in variants_of(program, "cpu") for s in v.schedules} == {Schedule}

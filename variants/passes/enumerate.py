@@ -33,7 +33,7 @@ def choices_of(program: Program) -> Iterator[SumChoices]:
             continue
         yield found
         # Sums first read source rows edge by edge.
-        if first and messages in (Placement.DST, Placement.HYBRID):
+        if first and messages is Placement.DST:
             yield SumChoices(messages, score, first, folded, folds_all, edge_scores=True)
 
 
