@@ -14,7 +14,8 @@ from hetune.clients.http.endpoint import Endpoint, retries_of
 from hetune.clients.http.job_calls import Event
 from hetune.clients.http.retries import CallAttempts, Outcome
 from hetune.clients.http.watch import JobWatch
-from hetune.clients.http.wire import BODY, has_tensors
+from hetune.clients.http.wire import BODY, MOST_KEPT, announced, has_tensors
+from hetune.service.core.formats.body_memory import BodyMemory, ReceivedBody
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,6 +46,7 @@ class AsyncSender:
     ) -> None:
         self._retries = retries_of(retries)
         self._endpoint = Endpoint(url, key, timeout)
+        self._memory = BodyMemory(MOST_KEPT)
         self._transport = transport or httpx.AsyncHTTPTransport(
             **self._endpoint.transport_options()
         )
@@ -89,9 +91,10 @@ class AsyncSender:
             response = await self._begun(call)
             async with aclosing(response):
                 if has_tensors(response):
-                    body = response.extensions[BODY] = bytearray()
+                    body = ReceivedBody(self._memory, announced(response))
                     async for piece in response.aiter_bytes():
-                        body += piece
+                        body.add(piece)
+                    response.extensions[BODY] = body.content
                 else:
                     await response.aread()
         except httpx.HTTPError as error:

@@ -15,7 +15,8 @@ from hetune.clients.http.endpoint import Endpoint, retries_of
 from hetune.clients.http.job_calls import Event
 from hetune.clients.http.retries import CallAttempts, Outcome
 from hetune.clients.http.watch import JobWatch
-from hetune.clients.http.wire import BODY, has_tensors
+from hetune.clients.http.wire import BODY, MOST_KEPT, announced, has_tensors
+from hetune.service.core.formats.body_memory import BodyMemory, ReceivedBody
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,7 +47,7 @@ class Sender:
     ) -> None:
         self._retries = retries_of(retries)
         self._endpoint = Endpoint(url, key, timeout)
-        self._given = transport
+        self._given, self._memory = transport, BodyMemory(MOST_KEPT)
         self._pid, self._transport = os.getpid(), self._connected()
 
     @property
@@ -105,9 +106,10 @@ class Sender:
             response = self._begun(call)
             with closing(response):
                 if has_tensors(response):
-                    body = response.extensions[BODY] = bytearray()
+                    body = ReceivedBody(self._memory, announced(response))
                     for piece in response.iter_bytes():
-                        body += piece
+                        body.add(piece)
+                    response.extensions[BODY] = body.content
                 else:
                     response.read()
         except httpx.HTTPError as error:

@@ -25,6 +25,8 @@ _DONE = range(200, 300)
 _FAILED = 400
 _REQUEST_ID = "X-Request-ID"
 BODY = "hetune.body"
+MOST_KEPT = 1 << 28
+"""Bytes of an answer whose memory a client keeps for the next one."""
 _MOST_OUTPUTS = 1 << 20
 """Tensors of an answer: of each layer, by node type."""
 
@@ -117,9 +119,15 @@ def answer_of(response: httpx.Response) -> Answer:
 def has_tensors(response: httpx.Response) -> bool:
     """Whether an answer is a container. Its body is kept in `extensions[BODY]`, not as `content`.
 
-    A bytearray may be written to, so that tensors can lie in it; of bytes they would be copies.
+    Tensors can lie in it, for it may be written to; of `content` they would be copies.
     """
     return bool(response.headers.get("Content-Type") == MEDIA_TYPE)
+
+
+def announced(response: httpx.Response) -> int:
+    """The length that an answer says it has; 0 if it does not."""
+    length = response.headers.get("Content-Length", "")
+    return int(length) if length.isdecimal() else 0
 
 
 def check(response: httpx.Response) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import nullcontext
+from functools import lru_cache
 
 import torch
 
@@ -21,7 +22,9 @@ from hetune.profiling.measure.stopwatch import TimedRun
 from hetune.profiling.records import LaunchRecord, Measurement, Status
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.kernel.device import Device
 from hetune.variants.plan.variants import Variant, variants_of
+from hetune.variants.program.labeled import LabeledProgram
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.plan_inputs import weights_of
@@ -39,7 +42,13 @@ _HOPELESS = 5.0
 
 def promoted_for(problem: ProblemSpec) -> tuple[Variant, ...]:
     """The promoted variants of a problem's program, for its device, in a stable order."""
-    return variants_of(problem.program.program, problem.device)
+    return _promoted(problem.program.text, problem.device)
+
+
+@lru_cache(maxsize=256)
+def _promoted(text: str, device: Device) -> tuple[Variant, ...]:
+    """By the text, whose hash is kept: campaigns ask for the same programs thousands of times."""
+    return variants_of(LabeledProgram.parse(text).program, device)
 
 
 def units_of(problem: ProblemSpec) -> tuple[Unit, ...]:
@@ -47,9 +56,14 @@ def units_of(problem: ProblemSpec) -> tuple[Unit, ...]:
     return tuple(Unit(problem, v.id, v.key) for v in promoted_for(problem))
 
 
-def plan_ids(problem: ProblemSpec) -> dict[str, str]:
+def plan_ids(problem: ProblemSpec) -> Mapping[str, str]:
     """The id of the plan of each promoted variant, by the variant's id."""
-    return {v.id: v.plan_id for v in promoted_for(problem)}
+    return _plan_ids(promoted_for(problem))
+
+
+@lru_cache(maxsize=256)
+def _plan_ids(variants: tuple[Variant, ...]) -> Mapping[str, str]:
+    return {v.id: v.plan_id for v in variants}
 
 
 def measure_problem(

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-import numpy as np
 from fastapi import HTTPException, Request
 
 from hetune.service.core.formats import arrow_stream, message
+from hetune.service.core.formats.body_memory import ReceivedBody
 from hetune.service.core.formats.container import Content
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.http.receiving import Held, announced, pieces
@@ -78,19 +78,10 @@ async def read(request: Request, held: Held, most: int, limits: ServiceLimits) -
         BusyError: Other bodies hold too much.
         HTTPException: It comes too slowly (408).
     """
-    body, end = np.empty(0, dtype=np.uint8), 0
-    async for chunk, more in pieces(request, held, most, limits.body_seconds):
-        if not more and end == 0:
-            return memoryview(bytearray(chunk))
-        first, end = end, end + len(chunk)
-        if first == 0:
-            # What is announced is taken at once: memory that is never written to costs nothing, and
-            # NumPy's is in huge pages where it is large, which spares most of the page faults.
-            body = np.empty(max(announced(request), _CHUNK), dtype=np.uint8)
-        if end > body.size:
-            body = np.concatenate((body, np.empty(end, dtype=np.uint8)))
-        body[first:end] = np.frombuffer(chunk, dtype=np.uint8)
-    return body[:end].data
+    body = ReceivedBody(held.memory, announced(request))
+    async for piece, _ in pieces(request, held, most, limits.body_seconds):
+        body.add(piece)
+    return body.content
 
 
 async def chunks(

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from fastapi import HTTPException, Request
 from starlette.requests import ClientDisconnect
 
+from hetune.service.core.formats.body_memory import BodyMemory
 from hetune.service.core.formats.limits import check_limit
 from hetune.variants.errors import BusyError
 
@@ -17,6 +18,8 @@ START_SECONDS = 10.0
 """Until the first bytes of a body have to be there."""
 LEAST_RATE = 4 << 10
 """Bytes of it that have to come in each second thereafter, on average."""
+_KEPT = 8
+"""The memory of a body that is kept for another is this part of what all may have, at most."""
 
 
 class Bodies:
@@ -27,10 +30,15 @@ class Bodies:
     Args:
         what: Whose.
         most: How many, all together; one body alone may have more.
+
+    Attributes:
+        memory: Where they are.
+        total: How many there are now.
     """
 
     def __init__(self, what: str, most: float = math.inf) -> None:
         self._what, self._most = what, most
+        self.memory = BodyMemory(most / _KEPT)
         self.total = 0
 
     @contextmanager
@@ -61,6 +69,7 @@ class Held:
 
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
+        self.memory = bodies.memory
         self.size = 0
 
     def add(self, size: int) -> None:

@@ -30,7 +30,7 @@ def test_without_ray_it_says_what_to_install(monkeypatch, tmp_path):
         distributed.run([], generate("aifb", 0.01), torch.zeros(9, 1), tmp_path / "o", memory=1)
 
 
-def test_a_node_that_is_killed_loses_no_work(tmp_path, monkeypatch):
+def test_a_node_and_a_worker_that_are_killed_lose_no_work(tmp_path, monkeypatch):
     ray = pytest.importorskip("ray", reason="needs ray (extra 'ray')")
     from ray.cluster_utils import Cluster
 
@@ -44,7 +44,7 @@ def test_a_node_that_is_killed_loses_no_work(tmp_path, monkeypatch):
         hetune.compile(hetune.nn.RGCN(WIDTH, WIDTH, graph.num_etypes).eval()) for _ in range(2)
     ]
     model = [layers[0], torch.relu, layers[1]]
-    log, started = tmp_path / "log", tmp_path / "started"
+    log, started, killed = (tmp_path / name for name in ("log", "started", "killed"))
     given = {"memory": MEMORY, "variant": VARIANT}
     wanted = hetune.run_partitions(model, parts, x, tmp_path / "here.npy", **given)
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
@@ -53,7 +53,10 @@ def test_a_node_that_is_killed_loses_no_work(tmp_path, monkeypatch):
         lost_id = lost.node_id
 
         def relu(rows: Tensor) -> Tensor:
-            """One node never ends its task, and the other one waits until that has begun."""
+            """One node never ends its task, and the other one waits until that has begun.
+
+            Then the first worker there gets kill -9.
+            """
             with log.open("a") as file:
                 file.write(".")
             if ray.get_runtime_context().get_node_id() == lost_id:
@@ -61,6 +64,9 @@ def test_a_node_that_is_killed_loses_no_work(tmp_path, monkeypatch):
                 time.sleep(600)
             while not started.exists():
                 time.sleep(0.01)
+            if not killed.exists():
+                killed.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
             return rows.relu()
 
         cluster.wait_for_nodes()
@@ -76,6 +82,7 @@ def test_a_node_that_is_killed_loses_no_work(tmp_path, monkeypatch):
         x_file = tmp_path / "x.npy"
         found = distributed.run(on_nodes, parts, x_file, out, progress=progress, **given)
         assert np.array_equal(found, wanted)
+        assert killed.exists()
         assert calls[-1] == 2 * graph.num_edges
         of_first_layer = calls.index(graph.num_edges) + 1
         assert len(log.read_text()) > of_first_layer > 8  # what was lost was run again

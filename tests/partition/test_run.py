@@ -4,6 +4,8 @@ import json
 import os
 import resource
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -249,14 +251,34 @@ def perform(folder: str, progress: Progress | None = None) -> np.ndarray:
     return run_partitions(layer("rgcn"), PARTS, X, out, variant="dst/b1024", **options)
 
 
-def test_a_full_disk_is_told_before_anything_is_computed(tmp_path):
+@contextmanager
+def full_disk(size: int) -> Iterator[None]:
     """The limit on a file's size stands for it: the system refuses the space."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
         with pytest.raises(PartitionError, match="free some space and run it again"):
-            perform(str(tmp_path))
+            yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_full_disk_is_told_before_anything_is_computed(tmp_path):
+    with full_disk(X.numel() * 4 // 3):
+        perform(str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["out.npy.work"]
     assert len((tmp_path / "out.npy.work" / "journal.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("ending", [".arrow", ".parquet"])
+def test_a_disk_that_is_full_when_rows_are_packed_costs_no_rows(ending, tmp_path, monkeypatch):
+    out, options = tmp_path / f"out{ending}", {"memory": MEMORY, "variant": "dst/b1024"}
+    given = layer("rgcn"), PARTS, X, out
+    with full_disk(X.numel() * 4 + 200):  # rows fit, and what a packed file has beside them not
+        run_partitions(*given, **options)
+    assert [path.name for path in tmp_path.iterdir()] == [f"{out.name}.work"]
+    monkeypatch.setattr(executor, "run_part", None)
+    rows = run_partitions(*given, **options)
+    assert np.array_equal(rows, in_memory(layer("rgcn"), X, "dst/b1024"))
+    assert np.array_equal(rows, np.concatenate([*RowStream(out).chunks()]))
+    assert [*tmp_path.iterdir()] == [out]

@@ -18,7 +18,7 @@ from hetune.profiling.records import Status
 from hetune.profiling.store.store import Store
 
 SCRIPT = Path(__file__).with_name("tiny_campaign.py")
-KILLS = 20 if FULL else 5
+KILLS = 20 if FULL else 3
 
 
 class Campaigns:

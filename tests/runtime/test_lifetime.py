@@ -16,7 +16,7 @@ from hetune.variants.graph.index import GraphIndex
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.cost_estimates import RooflineEstimator
 from hetune.variants.runtime.executable import Executable
-from hetune.variants.runtime.workspace import ResultMemory
+from hetune.variants.runtime.workspace import ReusedMemory
 from hetune.variants.testing.graphs import typed_graph
 
 pytestmark = pytest.mark.usefixtures("no_grad")
@@ -76,7 +76,7 @@ def test_layers_of_equal_programs_share_executables(rgcn, x, graph):
 
 
 def test_results_in_use_are_not_written_again():
-    memory, elements = ResultMemory(), 1 << 20
+    memory, elements = ReusedMemory(), 1 << 20
     first = memory.take(elements)
     address = first.data_ptr()
     part = first[:10].view(2, 5)

@@ -35,7 +35,7 @@ class Workspace:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.results = ResultMemory()
+        self.results = ReusedMemory()
         self._arena = self._scratch = _NOTHING
         self._slices: weakref.WeakKeyDictionary[Sliced, dict[str, Tensor]] = (
             weakref.WeakKeyDictionary()
@@ -72,17 +72,17 @@ class Workspace:
         with self.lock:
             self._slices.clear()
             self._arena = self._scratch = _NOTHING
-            self.results = ResultMemory()
+            self.results = ReusedMemory()
 
 
 WORKSPACES = GraphSlot[None, Workspace](by_counts=True)
 
 
-class ResultMemory:
-    """Memory for results: what a dropped result gives back serves the next one.
+class ReusedMemory:
+    """Memory for results, or bodies of requests: what a dropped one gives back serves the next.
 
     Fresh memory costs a page fault for every page, which for a large graph takes as long as the
-    layer. At most one block is kept.
+    layer, and much longer where a hypervisor has taken the pages back. At most one block is kept.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class ResultMemory:
         return torch.from_numpy(view)
 
     @staticmethod
-    def _give_back(memory: weakref.ref[ResultMemory], block: np.ndarray) -> None:
+    def _give_back(memory: weakref.ref[ReusedMemory], block: np.ndarray) -> None:
         owner = memory()
         if owner is not None and not owner._spare:
             owner._spare.append(block)

@@ -9,9 +9,8 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from io import BufferedReader
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -58,8 +57,7 @@ _METADATA = "__metadata__"
 _MOST_DIMENSIONS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     name: str
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -67,8 +65,7 @@ class _Entry:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
+class _Layout(NamedTuple):
     """Texts by name; tensors in the order of their names; bytes that all of these take."""
 
     metadata: Mapping[str, str]
@@ -219,9 +216,9 @@ def _entry(name: str, given: object) -> _Entry:
         raise _malformed(f"{name!r} has more than dtype, shape and data_offsets")
     if dtype not in DTYPES:
         raise _malformed(f"{name!r} is {dtype[:16]!r}: convert it to one of {', '.join(DTYPES)}")
-    numbers = (*shape, begin, end)
-    if any(type(n) is not int or not 0 <= n < 1 << 63 for n in numbers):
-        raise _malformed(f"{name!r} has a shape or offsets that are no counts")
+    for number in (*shape, begin, end):
+        if type(number) is not int or not 0 <= number < 1 << 63:
+            raise _malformed(f"{name!r} has a shape or offsets that are no counts")
     size = math.prod(shape) * DTYPES[dtype].itemsize
     if len(shape) > _MOST_DIMENSIONS or begin + size != end:
         raise _malformed(f"{name!r} has a shape and offsets that do not fit")

@@ -35,6 +35,7 @@ _DIGEST = "sha256"
 _ALIGNMENT = 8
 _SHORT, _PIECE = 1 << 18, 1 << 19
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
+_encoded = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ class Pieces:
                 "data_offsets": [start, end],
             }
             self._tensors.append(tensor)
-        text = json.dumps(header, separators=(",", ":")).encode()
+        text = _encoded(header).encode()
         text += b" " * (-len(text) % _ALIGNMENT)
         self._head = len(text).to_bytes(LENGTH_BYTES, "little") + text
         self._length = len(self._head) + end

@@ -117,7 +117,7 @@ class FeatureStore:
         )
         content = Pieces(header.model_dump_json(), {_ROWS: rows})
         is_new = self._files.publish(content, graph, name)
-        self._files.touch(graph, name)
+        self._files.touch(path, self._files.path(graph))
         return _described(path, header, len(content)), is_new
 
     def get(self, graph: str, name: str) -> Features:
@@ -129,7 +129,7 @@ class FeatureStore:
         """
         given = self._graphs.get(graph)
         path = self._files.path(graph, name)
-        self._files.touch(graph, name)
+        self._files.touch(path, self._files.path(graph))
         header = self._header(graph, name, path)
         loaded = self._loaded.get(path)
         if loaded is None or loaded.digest != header.digest:

@@ -146,18 +146,22 @@ class GraphFiles:
             self._evict(kept)
         return is_new
 
-    def touch(self, graph: str, features: str | None = None) -> None:
-        """Notes that a graph is used, and features of it: by the time of their modification.
+    def touch(self, *paths: Path) -> bool:
+        """Notes that a graph is used, or features of it and then the graph: whether all are there.
 
-        The graph's is the later one: it takes its features along when it goes.
+        That is by the time of their modification. The graph's is the later one: it takes its
+        features along when it goes.
         """
-        for name in dict.fromkeys((features, None)):
-            path = self.path(graph, name)
+        are_there = True
+        for path in paths:
             try:
                 now = time.time_ns()  # the system's own clock for files is coarser
                 os.utime(path, ns=(now, now))
+            except FileNotFoundError:
+                are_there = False
             except OSError:
                 _log.debug("cannot note the use of %s", path)
+        return are_there
 
     def remove(self, graph: str, features: str | None = None) -> None:
         """Deletes a graph with its features, or some of these.

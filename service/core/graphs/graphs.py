@@ -108,7 +108,7 @@ class GraphStore:
                 check_names(header)
                 content = Pieces(header.model_dump_json(), arrays_of(graph))
                 self.files.publish(content, key)
-            self.files.touch(key)
+            self.files.touch(path)
         self._loaded.add(path, graph)
         return key
 
@@ -120,9 +120,8 @@ class GraphStore:
             FolderError: It cannot be read.
         """
         path = self.files.path(key)
-        self.files.touch(key)
-        graph = self._loaded.get(path)
-        if graph is not None and path.exists():
+        is_there, graph = self.files.touch(path), self._loaded.get(path)
+        if graph is not None and is_there:
             return graph
         return self._loaded.add(path, self._read(key, path))
 

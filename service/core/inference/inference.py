@@ -48,6 +48,7 @@ class _Run:
     plan: SubsetPlan
     nodes: Nodes | None
     by_type: bool
+    places: OutputPlaces
     needed: frozenset[int]
     deadline: float | None
     variants: Sequence[str | None]
@@ -138,7 +139,7 @@ class Inference:
         needed = places.needed(wanted)
         by_type = isinstance(features, Mapping)
         if found.description.node_widths:  # zeros behind narrow rows take memory, too
-            self.check_memory(found, given, wanted | needed)
+            self.check_memory(places, given, wanted | needed)
         rows = inputs_of(found, given, features, inputs or {})
         if nodes is None and isinstance(features, Mapping) and found.description.result_types:
             nodes = dict.fromkeys(found.description.result_types)
@@ -147,11 +148,12 @@ class Inference:
             raise InputError("an output has rows of edges: leave nodes out, or ask for others")
 
         asked = None if nodes is None else count_of(nodes, given)
-        self.check_memory(found, None, wanted | needed, asked)
+        if asked is not None:
+            self.check_memory(places, None, wanted | needed, asked)
 
         def layers(graphs: Sequence[HeteroGraph], once: bool) -> tuple[LayerReport, ...]:
             largest = max(graphs, key=lambda graph: graph.num_nodes)
-            self.check_memory(found, largest, wanted | needed, asked)
+            self.check_memory(places, largest, wanted | needed, asked)
             return self._selection.layers(
                 found,
                 graphs,
@@ -169,7 +171,7 @@ class Inference:
         named = variants or (None,) * len(found.modules)
         limit = self._limits.run_bytes
         limit = limit if memory_limit is None else min(limit, memory_limit)
-        run = _Run(found, given, plan, nodes, by_type, needed, deadline, named, limit)
+        run = _Run(found, given, plan, nodes, by_type, places, needed, deadline, named, limit)
         with torch.no_grad(), self._engine.guarded():
             reports, kept = self._compute(run, rows)
         is_free = variants is None and memory_limit is None
@@ -195,25 +197,28 @@ class Inference:
         kept: dict[int, Rows] = {}
         reports: list[LayerReport] = []
         wiring, last = run.model.wiring, run.model.wiring.last_reads()
-        places = OutputPlaces(run.model)
         for number, layer in enumerate(run.plan.layers):
             check_deadline(run.deadline)
             with step("compute", layer=layer.layer, number=number, variant=layer.variant):
-                done = self._layer(run, number, rows)
+                graph = run.graph_of(number)
+                done = self._layer(run, number, graph, rows)
             seconds = done.seconds
-            rows |= dict(zip(wiring.gives[number], done.results, strict=True))
-            use = run.model.compiled[number].use_of(run.graph_of(number))
+            rows |= zip(wiring.gives[number], done.results, strict=True)
+            use = run.model.compiled[number].use_of(graph)
             prepared = done.uncompiled is not None or use.record(layer.variant, seconds)
             ran = {"measured_seconds": seconds, "threads": done.threads}
             reports.append(layer.model_copy(update={**ran, "uncompiled": done.uncompiled}))
             self._metrics.layer_ran(reports[-1], prepared=prepared)
             for name in wiring.gives[number]:
-                if (place := places.number(name)) in run.needed:
-                    kept[place] = self._rows(run, number, rows[name], places.is_of_edges(place))
+                if (place := run.places.number(name)) in run.needed:
+                    is_of_edges = run.places.is_of_edges(place)
+                    kept[place] = self._rows(run, number, rows[name], is_of_edges)
             rows = {name: tensor for name, tensor in rows.items() if last.get(name, -1) > number}
         return tuple(reports), kept
 
-    def _layer(self, run: _Run, number: int, rows: Mapping[str, Tensor]) -> LayerRun:
+    def _layer(
+        self, run: _Run, number: int, graph: HeteroGraph, rows: Mapping[str, Tensor]
+    ) -> LayerRun:
         """What a layer did, with its first result finished."""
         engine, layer, wiring = self._engine, run.plan.layers[number], run.model.wiring
         part = None if run.plan.steps is None else run.plan.steps[number]
@@ -227,7 +232,7 @@ class Inference:
             run.model,
             number,
             [given(name) for name in wiring.reads[number]],
-            engine.graph(run.graph_of(number)),
+            engine.graph(graph),
             variant=layer.variant,
             threads=layer.threads,
             most_bytes=run.module_bytes if run.variants[number] is None else 0,
@@ -250,7 +255,7 @@ class Inference:
 
     def check_memory(
         self,
-        model: Model,
+        places: OutputPlaces,
         graph: HeteroGraph | None,
         outputs: frozenset[int],
         asked: int | None = None,
@@ -258,7 +263,7 @@ class Inference:
         """Checks what is held at the same time: outputs, layers' inputs, copies of their results.
 
         Args:
-            model: What is to run.
+            places: Of the model that is to run.
             graph: What it runs on; None where that is not known yet.
             outputs: Which are given.
             asked: Rows of each, as often as they are asked for; a row of each node if None.
@@ -268,8 +273,8 @@ class Inference:
         """
         nodes = 0 if graph is None else graph.num_nodes
         edges = 0 if graph is None else graph.num_edges
+        model = places.model
         copies = [epilogue.copies for epilogue in model.epilogues]
-        places = OutputPlaces(model)
         rows, ids = (nodes, 0) if asked is None else (asked, _IDS_BYTES)
         kept = sum(
             places.width(number) * (edges if places.is_of_edges(number) else rows)

@@ -70,6 +70,8 @@ def _checked(name: str, type_: Type, given: Mapping[str, Tensor], graph: HeteroG
     count = graph.num_nodes if type_.space is Space.NODE else graph.num_edges
     if rows.dtype != torch.float32:
         raise InputError(f"the input {name} is {rows.dtype}: give torch.float32")
+    if rows.shape == (count, type_.width):
+        return rows
     if rows.numel() != count * type_.width or rows.shape[:1] != (count,):
         raise InputError(
             f"the input {name} has the shape {list(rows.shape)}: give {[count, type_.width]}, a "
@@ -85,11 +87,12 @@ class OutputPlaces:
         model: The model.
 
     Attributes:
+        model: The model.
         joined: Number of what jumping connections join; none has it where there are none.
     """
 
     def __init__(self, model: Model) -> None:
-        self._model, self._layers = model, len(model.modules)
+        self.model, self._layers = model, len(model.modules)
         self._names = model.wiring.outputs
         self._after = model.description.num_outputs
         self.joined = self._layers if self._after > self._layers else -1
@@ -108,7 +111,7 @@ class OutputPlaces:
         if outputs is None:
             if self.joined >= 0:
                 return frozenset({self.joined})
-            return frozenset(map(self.number, self._model.wiring.gives[-1]))
+            return frozenset(map(self.number, self.model.wiring.gives[-1]))
         count = self._after + len(self._names) - self._layers
         for number in outputs:
             if not 0 <= number < count:
@@ -124,7 +127,7 @@ class OutputPlaces:
     def width(self, number: int) -> int:
         """Of an output's rows."""
         if number == self.joined:
-            return self._model.description.out_channels
+            return self.model.description.out_channels
         return self._type(number).width
 
     def is_of_edges(self, number: int) -> bool:
@@ -133,4 +136,4 @@ class OutputPlaces:
 
     def _type(self, number: int) -> Type:
         place = number if number < self._layers else number - self._after + self._layers
-        return self._model.wiring.types[self._names[place]]
+        return self.model.wiring.types[self._names[place]]

@@ -199,12 +199,12 @@ class ModelStore:
         name, at, alias = name.partition(SEPARATOR)
         if at and version is not None:
             raise MalformedError(f"there is a version beside the alias {alias}: give one of them")
-        stamps = self._stamps(name)
+        files = self._files(name)
         if at:
-            version = self._aliases.version(self._folder_of(name), alias)
+            version = self._aliases.version(Path(self._folder_of(name)), alias)
         elif version is None:
-            version = next(reversed(stamps))
-        return name, version, _stamp_of(stamps, name, version)
+            version = max(files)
+        return name, version, self._stamp_of(files, name, version)
 
     def names(self) -> tuple[str, ...]:
         """All names, sorted."""
@@ -218,7 +218,7 @@ class ModelStore:
         Raises:
             NotFoundError: There is none of that name.
         """
-        return tuple(self._stamps(name))
+        return tuple(sorted(self._files(name)))
 
     def aliases(self, name: str) -> dict[str, int]:
         """A model's aliases, sorted, and the versions that they name, without damaged ones.
@@ -227,7 +227,7 @@ class ModelStore:
             NotFoundError: There is none of that name.
         """
         self.versions(name)
-        return self._aliases.of(self._folder_of(name))
+        return self._aliases.of(Path(self._folder_of(name)))
 
     def set_alias(self, name: str, alias: str, version: int) -> None:
         """Lets an alias name a version, whichever it named before.
@@ -239,7 +239,7 @@ class ModelStore:
         """
         with self.folder.locked():
             self._stamp(name, version)
-            self._aliases.set(self._folder_of(name), alias, version)
+            self._aliases.set(Path(self._folder_of(name)), alias, version)
 
     def remove_alias(self, name: str, alias: str) -> None:
         """Deletes an alias; its version stays.
@@ -248,7 +248,7 @@ class ModelStore:
             NotFoundError: There is no such alias.
         """
         with self.folder.locked():
-            self._aliases.remove(self._folder_of(name), alias)
+            self._aliases.remove(Path(self._folder_of(name)), alias)
 
     def is_loaded(self, name: str, version: int) -> bool:
         """Whether a version is in memory.
@@ -264,8 +264,10 @@ class ModelStore:
         Raises:
             NotFoundError: There is none of that name.
         """
-        for version, stamp in self._stamps(name).items():
-            self._loaded.discard((name, version, stamp))
+        files = self._files(name)
+        for version in files:
+            with suppress(NotFoundError):  # another process has just removed it
+                self._loaded.discard((name, version, self._stamp_of(files, name, version)))
 
     def remove(self, name: str, version: int) -> None:
         """Deletes a version.
@@ -281,38 +283,49 @@ class ModelStore:
             self._loaded.discard((name, version, self._stamp(name, version)))
             self.folder.remove(path)
 
-    def _folder_of(self, name: str) -> Path:
+    def _folder_of(self, name: str) -> str:
         if not re.fullmatch(NAME_PATTERN, name):
             raise MalformedError(
                 f"{name[:64]!r} is no name of a model: take up to 64 letters, digits, dots, dashes "
                 "and underscores, first a letter or digit"
             )
-        return self.folder.root / f"{_PREFIX}{name}"
+        return f"{self.folder.root}/{_PREFIX}{name}"
 
     def _path(self, name: str, version: int) -> Path:
         folder = self._folder_of(name)
         _check_version(version)
-        return folder / f"{version}{_ENDING}"
+        return Path(folder, f"{version}{_ENDING}")
 
-    def _stamps(self, name: str) -> dict[int, int]:
-        """What tells each version from one that was there before it under the same number.
+    def _files(self, name: str) -> dict[int, os.DirEntry[str]]:
+        """The file of each version.
 
-        That is when its file came there, in nanoseconds since 1970; versions ascend.
+        Raises:
+            NotFoundError: There is none of that name.
         """
+        found = {}
         folder = self._folder_of(name)
-        found: dict[int, int] = {}
         with self.folder.io("read"), suppress(FileNotFoundError), os.scandir(folder) as entries:
             for entry in entries:
                 if entry.name.endswith(_ENDING):
-                    with suppress(FileNotFoundError):  # another process has just removed it
-                        number = int(entry.name.removesuffix(_ENDING))
-                        found[number] = entry.stat().st_mtime_ns
+                    found[int(entry.name.removesuffix(_ENDING))] = entry
         if not found:
             raise NotFoundError(f"there is no model {name}: give it to the service first")
-        return dict(sorted(found.items()))
+        return found
 
     def _stamp(self, name: str, version: int) -> int:
-        return _stamp_of(self._stamps(name), name, version)
+        return self._stamp_of(self._files(name), name, version)
+
+    def _stamp_of(self, files: Mapping[int, os.DirEntry[str]], name: str, version: int) -> int:
+        """What tells a version from one that was there before it under the same number.
+
+        That is when its file came there, in nanoseconds since 1970.
+        """
+        _check_version(version)
+        try:
+            with self.folder.io("read"):
+                return files[version].stat().st_mtime_ns
+        except (KeyError, FileNotFoundError):  # another process may have just removed it
+            raise _unknown(name, version) from None
 
     def _read(self, name: str, version: int) -> Model:
         message = self._kept(name, version)
@@ -336,13 +349,6 @@ class ModelStore:
 def _check_version(version: int) -> None:
     if not 1 <= version <= LATEST:
         raise MalformedError(f"{version} is no version: take a number from 1 to {LATEST}")
-
-
-def _stamp_of(stamps: Mapping[int, int], name: str, version: int) -> int:
-    _check_version(version)
-    if version not in stamps:
-        raise _unknown(name, version)
-    return stamps[version]
 
 
 def _damaged(name: str, version: int, error: Exception) -> FolderError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hetune.variants.backends.checks import check_gemm
 from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.cpp.dot_products import dot_products
 from hetune.variants.backends.cpp.filled_rows import filled_rows
@@ -28,7 +27,6 @@ from hetune.variants.backends.cpp.target import (
 from hetune.variants.backends.cpp.tile_row import TileRow, sum_text
 from hetune.variants.backends.cpp.tiling import SHORT_ROWS, ColumnTiling, tilings
 from hetune.variants.backends.describe import describe_gemm
-from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import (
     Element,
     Gemm,
@@ -71,16 +69,6 @@ class GemmLowering:
         self.by_type = launch.type_of(gemm.w).space
         self.row = TileRow(gemm, launch, arguments, self._row)
         self.tail = Tail(gemm, name, launch, schedule, arguments) if gemm.tail else None
-        check_gemm(gemm, launch)
-        self._check_operand()
-
-    def _check_operand(self) -> None:
-        gemm = self.gemm
-        width = self.launch.type_of(gemm.x.buffer).width
-        if width != gemm.heads * gemm.k and not (self.operand.weights_per_head and width == gemm.k):
-            raise KernelError(
-                f"in the Gemm into {gemm.out!r} the operand {gemm.x.buffer!r} is not heads * k wide"
-            )
 
     @property
     def _contiguous(self) -> bool:

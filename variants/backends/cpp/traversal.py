@@ -25,7 +25,6 @@ from hetune.variants.backends.cpp.values import (
 )
 from hetune.variants.backends.describe import describe_traversal
 from hetune.variants.backends.places import VARIABLES, segment_array
-from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import (
     REDUCTIONS,
     Apply,
@@ -86,8 +85,6 @@ class TraversalLowering:
     def functions(self) -> tuple[Function, ...]:
         """The function that runs a block."""
         rows = self.traversal.rows
-        if rows.space not in VARIABLES:
-            raise KernelError(f"a Traversal cannot walk {rows.space} rows: nodes, pairs or edges")
         first, stop = block_range(self.args, rows, self.node_blocked)
         frame = Frame(rows, VARIABLES[rows.space], last="stop - 1")
         self._lower_body(frame, self.traversal.body)
@@ -189,11 +186,6 @@ class TraversalLowering:
     def _store(self, stmt: Write) -> None:
         frame = self.scopes.inner
         kind = self.launch.type_of(stmt.buffer)
-        if kind.space is not frame.rows.space:
-            raise KernelError(
-                f"a loop over {frame.rows.space} rows stores to {stmt.buffer!r}, which has "
-                f"{kind.space} rows: store from a loop over those"
-            )
         value = self.values[stmt.value]
         shape = value.shape if prod(value.shape) == kind.width else kind.shape
         row = self.scopes.own(frame)
@@ -271,9 +263,6 @@ class TraversalLowering:
     # --- expressions --------------------------------------------------------------------
 
     def _read(self, name: str, shape: tuple[int, ...], read: Read) -> None:
-        kind = self.launch.type_of(read.buffer)
-        if prod(shape) != kind.width:
-            raise KernelError(f"{name!r} has shape {shape}, rows of {read.buffer!r} {kind.shape}")
         row = self.scopes.locate(read)
         # What this loop nest writes must be read where it stands, not before the loop.
         frame = self.scopes.inner if read.buffer in self.stored else row.frame
@@ -331,8 +320,6 @@ class TraversalLowering:
         """What an inner product adds up: for each innermost row, products of pieces by lanes."""
         x, y = self.values[expr.x], self.values[expr.y]
         longer, shorter = (x, y) if len(x.shape) >= len(y.shape) else (y, x)
-        if not shorter.shape or shorter.shape != longer.shape[-len(shorter.shape) :]:
-            raise KernelError(f"no inner product of rows of shapes {x.shape} and {y.shape}")
         width, others = longer.shape[-1], dict(shorter.names)
         heads: list[dict[int, list[str]]] = [{} for _ in range(prod(longer.shape) // width)]
         for piece, left in longer.names:

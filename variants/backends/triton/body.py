@@ -25,7 +25,6 @@ from hetune.variants.backends.triton.values import (
     literal,
     row_axes,
 )
-from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import (
     REDUCTIONS,
     Apply,
@@ -204,12 +203,7 @@ class BodyLowering:
         self.blocks.emit(TritonLet(top.text, new))
 
     def _store(self, stmt: Write) -> None:
-        kind, frame = self.launch.type_of(stmt.buffer), self.blocks.inner
-        if kind.space is not frame.rows.space:
-            raise KernelError(
-                f"a loop over {frame.rows.space} rows stores to {stmt.buffer!r}, which has "
-                f"{kind.space} rows: store from a loop over those"
-            )
+        kind = self.launch.type_of(stmt.buffer)
         value = self.values[stmt.value]
         shape = value.shape if prod(value.shape) == kind.width else kind.shape
         self.blocks.store(stmt.buffer, value, shape, stmt.accumulate)
@@ -255,9 +249,6 @@ class BodyLowering:
     # --- expressions --------------------------------------------------------------------
 
     def _read(self, name: str, shape: tuple[int, ...], read: Read) -> None:
-        kind = self.launch.type_of(read.buffer)
-        if prod(shape) != kind.width:
-            raise KernelError(f"{name!r} has shape {shape}, rows of {read.buffer!r} {kind.shape}")
         row = self.blocks.locate(read)
         # What this kernel writes must be read where it stands, not before the loop.
         frame = self.blocks.inner if read.buffer in self.stored else row.frame
@@ -293,8 +284,6 @@ class BodyLowering:
     def _inner(self, name: str, expr: Inner) -> None:
         x, y = self.values[expr.x], self.values[expr.y]
         longer, shorter = (x, y) if len(x.shape) >= len(y.shape) else (y, x)
-        if not shorter.shape or shorter.shape != longer.shape[-len(shorter.shape) :]:
-            raise KernelError(f"no inner product of rows of shapes {x.shape} and {y.shape}")
         if len(shorter.shape) < len(longer.shape):
             shorter = _shifted(shorter, len(longer.shape) - len(shorter.shape))
         lanes = tuple(a for a in LANES if a in (*longer.axes, *shorter.axes))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hetune.variants.backends.checks import check_gemm
 from hetune.variants.backends.describe import describe_gemm
 from hetune.variants.backends.places import node_array, own_array, type_array
 from hetune.variants.backends.triton.arguments import Grid, Tiling, TritonArguments
@@ -51,7 +50,6 @@ class TritonGemmLowering:
         self.tiling = Tiling(
             gemm.rows, self.typed, self.size, gemm.only, self._sums, schedule.edges_of_sum(gemm)
         )
-        check_gemm(gemm, launch)
 
     @property
     def _sums(self) -> bool:

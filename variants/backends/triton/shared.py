@@ -31,7 +31,6 @@ from hetune.variants.backends.triton.target import (
     TritonStatement,
 )
 from hetune.variants.backends.triton.values import LANES, Axis, TritonValue, lift, row_axes
-from hetune.variants.errors import KernelError
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import ForEach, Init, Launch, Stmt, Traversal
 from hetune.variants.kernel.passes.idle import adds_sums_over
@@ -47,8 +46,6 @@ class SharedLowering(BodyLowering):
         self, walk: Traversal, phase: Phase, name: str, launch: Launch, schedule: GpuSchedule
     ) -> None:
         super().__init__((walk,), f"{name}_join" if self.joins else name, launch)
-        if self.rows.space not in VARIABLES:
-            raise KernelError(f"a Traversal cannot walk {self.rows.space} rows: nodes or pairs")
         self.phase = phase
         self.below = sums_below(walk)
         self.compensates = self.joins

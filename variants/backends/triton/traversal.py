@@ -7,7 +7,6 @@ from hetune.variants.backends.triton.arguments import Grid
 from hetune.variants.backends.triton.blocks import TritonFrame
 from hetune.variants.backends.triton.body import BodyLowering, sums_below
 from hetune.variants.backends.triton.target import TritonFunction, TritonLet
-from hetune.variants.errors import KernelError
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Launch, Traversal
 
@@ -19,10 +18,6 @@ class TritonTraversalLowering(BodyLowering):
         self, traversals: tuple[Traversal, ...], name: str, launch: Launch, schedule: GpuSchedule
     ) -> None:
         super().__init__(traversals, name, launch)
-        if self.rows.space not in VARIABLES:
-            raise KernelError(
-                f"a Traversal cannot walk {self.rows.space} rows: nodes, pairs or edges"
-            )
         self.size = schedule.rows_of_walk(self.width)
         self.extents = {"n": str(self.size)}
         self.elements = self.size * self.width
