@@ -45,6 +45,8 @@ UNARY = (
     lambda x: x.clone().add_(1).mul_(0.5),
     lambda x: functional.dropout(x, 0.5, training=False),
     lambda x: torch.flip(x, (1,)),
+    lambda x: x.roll(1, -1).cumsum(-1) * 0.2,
+    lambda x: x[:, [5, 0, 1, 1, 4, 3]] + x[:, 1::2][:, :1],
     lambda x: x - x.mean(-1, keepdim=True),
 )
 BINARY = (
@@ -57,6 +59,7 @@ BINARY = (
     lambda x, y: torch.cat([x[:, :3], y[:, 3:]], 1),
     lambda x, y: x + 0.3 * (y - x),
     lambda x, y: torch.where(x > y, x, y),
+    lambda x, y: x * functional.cosine_similarity(x, y, dim=-1).unsqueeze(-1),
 )
 COMBINED = ("cat", "sum", "max", "mean")
 AGGREGATIONS = ("sum", "mean", "max", "min", "mul", "std", "softmax", *(("sum", "max"),) * 3)

@@ -103,7 +103,8 @@ class Executable:
             InputError: A tensor's dtype, shape or device does not fit.
         """
         given = self.inputs(features)
-        results = self.results.allocate(out, {**self._constants, **weights, **given})
+        read = {} if out is None else {**self._constants, **weights, **given}
+        results = self.results.allocate(out, read)
         self.start(given, weights, results, mark, overflow)
         return results
 

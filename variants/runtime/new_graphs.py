@@ -158,8 +158,10 @@ class _CallsAlike:
         """Whether a call that gives these is one of them and needs no gradients."""
         if len(args) != len(self._kinds) or not is_plain("cpu"):
             return False
-        pairs = zip(args, self._kinds, strict=True)
-        return all(isinstance(given, Tensor) and _kind(given) == kind for given, kind in pairs)
+        for given, kind in zip(args, self._kinds, strict=True):
+            if type(given) is not kind[0] or _kind(given) != kind:
+                return False
+        return True
 
     def edges(self, module: nn.Module, args: tuple[Any, ...]) -> LooseEdges | None:
         """Those of such a call; None where the module is no longer what it was."""
@@ -170,9 +172,9 @@ class _CallsAlike:
 
 def _kind(given: Tensor) -> tuple[object, ...]:
     """Equal for tensors that differ in how many rows they have, or [2, E] edges."""
-    shape = given.shape
-    rest: object = 2 if len(shape) == 2 and not given.is_floating_point() else shape[1:]
-    return type(given), given.dtype, given.layout, given.device, len(shape), rest
+    shape, dtype = given.shape, given.dtype
+    fixed = shape[:1] if len(shape) == 2 and not dtype.is_floating_point else shape[1:]
+    return type(given), dtype, given.layout, given.is_cpu, len(shape), fixed
 
 
 class _OfSize:

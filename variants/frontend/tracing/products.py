@@ -234,6 +234,14 @@ def _normalize(
     return rows_of(input / input.norm(p, dim, keepdim=True).clamp(min=eps))
 
 
+@handles("cosine_similarity")
+def _cosine_similarity(
+    at: Interpreter, shape: Shape, x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8
+) -> RowValue:
+    lengths = [x.norm(dim=dim).clamp(min=eps) for x in (x1, x2)]
+    return rows_of((x1 * x2).sum(dim) / (lengths[0] * lengths[1]))
+
+
 @handles("layer_norm")
 def _layer_norm(
     at: Interpreter,

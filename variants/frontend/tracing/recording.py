@@ -105,9 +105,10 @@ class Recording:
         self, num_nodes: int, num_sources: int | None, values: Mapping[str, Any]
     ) -> dict[str, Tensor] | None:
         """The outputs for other arguments; None where Python would have decided otherwise."""
-        if self._at_once is None:
+        at_once = self._at_once  # other threads may leave it out
+        if at_once is None:
             return self._stepwise(num_nodes, num_sources, values)
-        found = self._at_once(num_nodes, values)
+        found = at_once(num_nodes, values)
         if self._is_compared and found is not None:
             return found
         steps = self._stepwise(num_nodes, num_sources, values)
@@ -115,7 +116,7 @@ class Recording:
             self._is_compared = all(
                 torch.equal(found[name].to(rows.dtype), rows) for name, rows in steps.items()
             )
-            self._at_once = self._at_once if self._is_compared else None
+            self._at_once = at_once if self._is_compared else None
         return steps
 
     def _stepwise(
@@ -130,7 +131,9 @@ class Recording:
             if slots[place].device != device:
                 return None
         try:
-            if not all(call(slots) for call in self._calls):
+            with torch.no_grad():
+                fits = all(call(slots) for call in self._calls)
+            if not fits:
                 return None
         except Exception:  # whatever is wrong with these edges, a trace says it
             return None
@@ -173,9 +176,10 @@ class Recordings:
         self, num_nodes: int, num_sources: int | None, values: Mapping[str, Any]
     ) -> dict[str, Tensor] | None:
         """The outputs of one that fits these arguments; None where none does."""
-        with torch.no_grad():
-            found = (recording.run(num_nodes, num_sources, values) for recording in self._confirmed)
-            return next((outputs for outputs in found if outputs is not None), None)
+        for recording in self._confirmed:
+            if (outputs := recording.run(num_nodes, num_sources, values)) is not None:
+                return outputs
+        return None
 
 
 class _Call:

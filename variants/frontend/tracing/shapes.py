@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from hetune.variants.frontend.tracing.alignment import (
     squeezed,
 )
 from hetune.variants.frontend.tracing.arithmetic import as_symbol, binary
+from hetune.variants.frontend.tracing.column_functions import by_columns
 from hetune.variants.frontend.tracing.edges import gathered
 from hetune.variants.frontend.tracing.heads import together
 from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
@@ -232,10 +234,12 @@ def _item(at: Interpreter, shape: Shape, x: Tensor, index: Any) -> RowValue:
         elif isinstance(part, slice):
             start, stop, step = part.indices(out.shape[dim])
             if step != 1:
-                raise NotTraceable(f"a slice has the step {step}: 1 compiles")
-            if (start, stop) != (0, out.shape[dim]):
+                out = by_columns(out, dim, itemgetter((slice(None), part)))
+            elif (start, stop) != (0, out.shape[dim]):
                 out = out.narrow(dim, start, stop - start)
             dim += 1
+        elif isinstance(part, list) and all(type(column) is int for column in part):
+            out, dim = by_columns(out, dim, itemgetter((slice(None), part))), dim + 1
         elif isinstance(part, Tensor):
             out = at.symbol(
                 gathered(at, out, dim, part),
