@@ -181,6 +181,7 @@ def in_parts(folder: Path, memory: int, layer: str, variant: str | None = None) 
     """Partition the edges, and run part by part in little memory."""
     from hetune import run_partitions
     from hetune.variants.partition import part_run, row_files
+    from hetune.variants.partition.edge_folder import RECORD, EdgeFolder
     from hetune.variants.partition.external import partition_edges
     from hetune.variants.partition.model_layers import partitioned_layers
 
@@ -198,9 +199,10 @@ def in_parts(folder: Path, memory: int, layer: str, variant: str | None = None) 
     part_run.gathered = timed(part_run.gathered)
     for name in ("write", "sync"):
         setattr(row_files.RowWriter, name, timed(getattr(row_files.RowWriter, name)))
-    start = time.perf_counter()
-    edges = partition_edges(folder / "edges.npz", folder / "parts")
-    found = {"partition": round(time.perf_counter() - start, 2)}
+    start, parted = time.perf_counter(), folder / "parts"
+    is_there = (parted / RECORD).exists()  # by an earlier layer's process
+    edges = EdgeFolder(parted) if is_there else partition_edges(folder / "edges.npz", parted)
+    found = {} if is_there else {"partition": round(time.perf_counter() - start, 2)}
     fast = compiled(layer, edges.types)
     given = edges, folder / "x.npy", folder / "parts.npy"
     (prepared,) = partitioned_layers([fast])  # whose kernels are loaded before it counts
