@@ -123,7 +123,7 @@ def _content_of(response: httpx.Response) -> Content:
 
 
 def has_tensors(response: httpx.Response, wanted: str) -> bool:
-    """Whether an answer is a container, as wanted. Its body is in `extensions[BODY]`, not `content`.
+    """Whether an answer is a container, as wanted: its body is in `extensions[BODY]`, no `content`.
 
     Tensors can lie in it, for it may be written to; of `content` they would be copies.
     """
