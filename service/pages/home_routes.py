@@ -31,7 +31,7 @@ def router(work: Dispatcher, sessions: Sessions) -> APIRouter:
     @routes.get(HOME)
     async def overview(request: Request) -> Response:
         """How the service is, what it keeps, what it has done."""
-        return await work.ask(lambda: page(request, "overview", found=overview_of(service)))
+        return await work.in_database(lambda: page(request, "overview", found=overview_of(service)))
 
     @routes.get("/ui/static/{name}")
     def static_file(name: str) -> Response:
