@@ -83,7 +83,7 @@ def as_method(method: M, call: Callable[..., ServiceCall[Any]]) -> M:
     return method
 
 
-def part(name: str) -> str:
+def path_segment(name: str) -> str:
     """A name or an id as one part of a path.
 
     Raises:

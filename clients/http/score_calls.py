@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 from torch import Tensor
 
-from hetune.clients.http.call import ServiceCall, part
+from hetune.clients.http.call import ServiceCall, path_segment
 from hetune.clients.http.inputs import GraphLike, Ids, graph_of
 from hetune.clients.http.wire import ids_body, tensors_of
 from hetune.service.core.formats.message import MEDIA_TYPE
@@ -48,7 +48,7 @@ def score(
         "deadline_seconds": deadline_seconds,
     }
     ids = {"heads": heads, "rels": rels, "tails": tails}
-    path = f"/v1/models/{part(model)}/score"
+    path = f"/v1/models/{path_segment(model)}/score"
     return ServiceCall("POST", path, _scores, ids_body(ids, demands), accept=MEDIA_TYPE)
 
 
@@ -84,7 +84,7 @@ def top_k(
     demands = {"version": version, "k": k, "side": side, "deadline_seconds": deadline_seconds}
     graph = known if known is None or isinstance(known, str) else graph_of(known)
     body = ids_body({"nodes": nodes, "rels": rels}, demands, graph)
-    path = f"/v1/models/{part(model)}/top-k"
+    path = f"/v1/models/{path_segment(model)}/top-k"
     return ServiceCall("POST", path, _top_entities, body, accept=MEDIA_TYPE)
 
 

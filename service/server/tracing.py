@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import hetune
-from hetune.service.core.inference.steps import follower
+from hetune.service.core.inference.steps import request_tracer
 from hetune.service.http.access import is_public
 from hetune.service.http.asgi import App, Event, Receive, Scope, Send
 from hetune.service.http.observe import METHODS, UNMATCHED, template_of
@@ -120,11 +120,11 @@ class RequestTracing:
                 event["headers"] = [*event.get("headers", ()), *headers]
             await send(event)
 
-        token = follower.set(_Spans(self._tracer, context))
+        token = request_tracer.set(_Spans(self._tracer, context))
         try:
             await self._app(scope, receive, noted)
         finally:
-            follower.reset(token)
+            request_tracer.reset(token)
             route, failure = template_of(scope), scope["state"].get("failure")
             span.set_attribute("hetune.request_id", scope["state"]["request_id"])
             if route != UNMATCHED:
