@@ -96,8 +96,8 @@ def edit_graph(
         GraphError: It has no such type, node or edge.
         TooLargeError: The new graph is over a limit of the service.
     """
-    demands = {"add_nodes": dict(add_nodes or {}), "parallel": parallel}
-    body = edit_body(demands, edges_of("add", add), edges_of("remove", remove))
+    fields = {"add_nodes": dict(add_nodes or {}), "parallel": parallel}
+    body = edit_body(fields, edges_of("add", add), edges_of("remove", remove))
     return ServiceCall("PATCH", f"/v1/graphs/{path_segment(id)}", _id, body)
 
 
@@ -325,7 +325,7 @@ def infer(
         raise InputError(f"variants are {variants!r}: give a list, with an id for each layer")
     name = features if isinstance(features, str) else None
     rows = None if isinstance(features, str) else features_of(features, graph)
-    demands = {
+    fields = {
         "features": name,
         "version": version,
         "outputs": None if outputs is None else list(outputs),
@@ -335,7 +335,7 @@ def infer(
         "deadline_seconds": deadline_seconds,
         "explain": explain,
     }
-    body = request_body(_graph(graph, rows), demands, rows, nodes, inputs_of(inputs))
+    body = request_body(_graph(graph, rows), fields, rows, nodes, inputs_of(inputs))
     return ServiceCall(
         "POST", f"/v1/models/{path_segment(model)}/infer", answer_of, body, accept=MEDIA_TYPE
     )
@@ -353,12 +353,12 @@ def select(
 
     Takes and raises what `infer` does.
     """
-    demands = {"version": version, "memory_limit": memory_limit, "explain": explain}
+    fields = {"version": version, "memory_limit": memory_limit, "explain": explain}
     return ServiceCall(
         "POST",
         f"/v1/models/{path_segment(model)}/select",
         reads(RunReport),
-        request_body(_graph(graph), demands),
+        request_body(_graph(graph), fields),
     )
 
 
