@@ -51,8 +51,8 @@ def run(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Write the output to this file: safetensors, as `out`; with --memory .npy, Arrow or "
-            "Parquet."
+            help="Write the output to this file: safetensors, as `out`; with --memory .npy, Arrow "
+            "or Parquet."
         ),
     ] = None,
     features: Annotated[
