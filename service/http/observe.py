@@ -7,7 +7,7 @@ import math
 import time
 
 from hetune.service.core.inference.metrics import Metrics
-from hetune.service.http.access import is_public
+from hetune.service.http.route_scopes import is_public
 from hetune.service.http.asgi import Scope
 from hetune.variants.errors import BusyError
 

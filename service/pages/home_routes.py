@@ -8,7 +8,7 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
 
 from hetune.service.http.dispatcher import Dispatcher
-from hetune.service.pages.access import HOME, LOGIN, local
+from hetune.service.pages.page_requests import HOME, LOGIN, local
 from hetune.service.pages.forms import read_form
 from hetune.service.pages.login_rate_limit import LoginRateLimit
 from hetune.service.pages.overview import overview_of

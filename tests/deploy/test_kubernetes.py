@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 import hetune
-from hetune.service.http.access import is_public
+from hetune.service.http.route_scopes import is_public
 from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.server.app import routes
 
