@@ -219,7 +219,7 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
         tiles.append(("over roofline", shown(score.over_roofline, "{:.2f}x"), faster))
     if score.over_default is not None:
         tiles.append(
-            ("over default", shown(score.over_default, "{:.1f}x"), "faster than as written")
+            ("over vanilla", shown(score.over_default, "{:.1f}x"), "faster than as written")
         )
     return tiles
 

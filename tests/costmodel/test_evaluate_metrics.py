@@ -8,7 +8,7 @@ import pytest
 
 from hetune.costmodel.evaluate import noise
 from hetune.costmodel.evaluate.metrics import (
-    DEFAULT,
+    VANILLA,
     FIXED,
     ORACLE,
     ROOFLINE,
@@ -97,7 +97,7 @@ def test_speed_ups_are_over_the_same_problems():
 
 def test_the_default_counts_only_where_it_was_measured():
     report = evaluate((*PROBLEMS, problem({"a": 1.0}, graph="g4")), {})
-    assert report.score(DEFAULT).problems == 3
+    assert report.score(VANILLA).problems == 3
     assert report.score(ORACLE).problems == 4
     assert evaluate([problem({"a": 1.0})], {}).score(ORACLE).over_default is None
 

@@ -186,7 +186,7 @@ def test_facets_are_in_natural_order():
 def test_scores_come_in_a_fixed_order_and_notes_name_the_floor(card):
     for table in (scores_table(card.report), comparison_table(card.report)):
         assert [row[0] for row in table.rows[:3]] == ["oracle", MODEL, "best fixed, in hindsight"]
-        assert table.rows[-1][0] == "default"
+        assert table.rows[-1][0] == "vanilla"
         assert all(len(row) == len(table.header) for row in table.rows)
     assert "a regret of 1.000 or more" in " ".join(notes(card.report))
 
