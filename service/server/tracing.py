@@ -13,6 +13,7 @@ from hetune.service.http.route_scopes import is_public
 from hetune.service.http.asgi import App, Event, Receive, Scope, Send
 from hetune.service.http.observe import METHODS, UNMATCHED, template_of
 from hetune.variants.errors import InputError
+from hetune.variants.extras import installing
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -68,7 +69,7 @@ def open_tracing(environment: Mapping[str, str]) -> TracerProvider:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
     except ModuleNotFoundError as error:
         raise InputError(
-            f"tracing needs more packages: pip install 'hetune[tracing]' ({error.name} is missing)"
+            f"tracing needs more packages: {installing('tracing')} ({error.name} is missing)"
         ) from error
     facts = {"service.version": hetune.__version__}
     if not environment.get("OTEL_SERVICE_NAME"):

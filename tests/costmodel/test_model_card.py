@@ -140,7 +140,7 @@ def test_without_the_extra_there_is_markdown_and_a_note(card, tmp_path, monkeypa
     monkeypatch.setattr(cards, "find_spec", lambda name: None if name == "jinja2" else True)
     with caplog.at_level(logging.WARNING):
         assert write_card(card, tmp_path) == (tmp_path / MARKDOWN,)
-    assert "jinja2 is not installed: pip install 'hetune[report]'" in caplog.text
+    assert "jinja2 is not installed: pip install '.[report]'" in caplog.text
     text = (tmp_path / MARKDOWN).read_text(encoding="utf-8")
     assert "## Against others" in text
     assert "![" not in text
