@@ -34,8 +34,7 @@ def importing_the_service() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise InputError(
-            f"this command needs more packages: {installing('service')} "
-            f"({error.name} is missing)"
+            f"this command needs more packages: {installing('service')} ({error.name} is missing)"
         ) from error
 
 

@@ -11,9 +11,9 @@ from typing import Any, Literal, TypeAlias
 
 from hetune.costmodel.evaluate import baselines, metrics, noise
 from hetune.costmodel.evaluate.metrics import (
-    VANILLA,
     FIXED,
     ORACLE,
+    VANILLA,
     Chooser,
     Outcome,
     Pick,

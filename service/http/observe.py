@@ -7,8 +7,8 @@ import math
 import time
 
 from hetune.service.core.inference.metrics import Metrics
-from hetune.service.http.route_scopes import is_public
 from hetune.service.http.asgi import Scope
+from hetune.service.http.route_scopes import is_public
 from hetune.variants.errors import BusyError
 
 UNMATCHED = "none"

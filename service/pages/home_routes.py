@@ -8,10 +8,10 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
 
 from hetune.service.http.dispatcher import Dispatcher
-from hetune.service.pages.page_requests import HOME, LOGIN, local
 from hetune.service.pages.forms import read_form
 from hetune.service.pages.login_rate_limit import LoginRateLimit
 from hetune.service.pages.overview import overview_of
+from hetune.service.pages.page_requests import HOME, LOGIN, local
 from hetune.service.pages.render import MEDIA_TYPES, THEME_COOKIE, THEMES, page, static
 from hetune.service.pages.sessions import COOKIE, SECONDS, Sessions
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import hetune
 from hetune.service.core.inference.steps import request_tracer
-from hetune.service.http.route_scopes import is_public
 from hetune.service.http.asgi import App, Event, Receive, Scope, Send
 from hetune.service.http.observe import METHODS, UNMATCHED, template_of
+from hetune.service.http.route_scopes import is_public
 from hetune.variants.errors import InputError
 from hetune.variants.extras import installing
 

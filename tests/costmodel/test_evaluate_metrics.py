@@ -8,10 +8,10 @@ import pytest
 
 from hetune.costmodel.evaluate import noise
 from hetune.costmodel.evaluate.metrics import (
-    VANILLA,
     FIXED,
     ORACLE,
     ROOFLINE,
+    VANILLA,
     Trial,
     noise_floor,
     pick,

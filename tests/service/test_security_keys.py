@@ -15,8 +15,8 @@ from hetune.service.core.keys.access import Access
 from hetune.service.core.keys.keys import FILE, Keys
 from hetune.service.core.keys.scopes import KeyScope
 from hetune.service.http import route_scopes
-from hetune.service.http.route_scopes import NEEDS, is_public, needs_of
 from hetune.service.http.dispatcher import Dispatcher
+from hetune.service.http.route_scopes import NEEDS, is_public, needs_of
 from hetune.service.pages.page_requests import is_page
 from hetune.service.pages.sessions import Sessions
 from hetune.service.server.app import application, routes

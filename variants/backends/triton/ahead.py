@@ -138,6 +138,4 @@ def triton_version() -> str:
     try:
         return importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:
-        raise CompileError(
-            f"compiling for GPUs needs triton: {installing('triton')}"
-        ) from None
+        raise CompileError(f"compiling for GPUs needs triton: {installing('triton')}") from None
