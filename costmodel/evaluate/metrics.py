@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from hetune.costmodel.evaluate import noise
 from hetune.costmodel.problems import CandidateSample, Problem
 from hetune.variants.errors import InputError, VariantError
+from hetune.variants.plan.choices import VANILLA
 
 ORACLE = "oracle"
 """Takes the variant that was measured to be the fastest."""
 FIXED = "best fixed, in hindsight"
 """For each layer the one variant that is best over the very problems it is judged on."""
-VANILLA = "vanilla"
-"""What runs without any selection: the layer as it is written, with a product for every edge."""
 ROOFLINE = "roofline model"
 """The analytic model, which knows counts and the machine's limits only."""
 

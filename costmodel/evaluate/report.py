@@ -13,7 +13,6 @@ from hetune.costmodel.evaluate import baselines, metrics, noise
 from hetune.costmodel.evaluate.metrics import (
     FIXED,
     ORACLE,
-    VANILLA,
     Chooser,
     Outcome,
     Pick,
@@ -23,6 +22,7 @@ from hetune.costmodel.evaluate.points import Points, Predictor, merged, predict_
 from hetune.costmodel.features.devices import Rates, default_rates
 from hetune.costmodel.problems import Problem
 from hetune.variants.errors import InputError
+from hetune.variants.plan.choices import VANILLA
 from hetune.variants.registry.sealed_json import sealed, unsealed
 
 MODEL = "cost model"

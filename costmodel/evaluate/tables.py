@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hetune.costmodel.evaluate import baselines
-from hetune.costmodel.evaluate.metrics import FIXED, ORACLE, ROOFLINE, VANILLA, Score
+from hetune.costmodel.evaluate.metrics import FIXED, ORACLE, ROOFLINE, Score
 from hetune.costmodel.evaluate.report import MODEL, Facet, Report
+from hetune.variants.plan.choices import VANILLA
 
 _NONE = "–"
 _MOST = 10_000

@@ -11,13 +11,13 @@ from hetune.costmodel.evaluate.metrics import (
     FIXED,
     ORACLE,
     ROOFLINE,
-    VANILLA,
     Trial,
     noise_floor,
     pick,
 )
 from hetune.costmodel.evaluate.report import evaluate
 from hetune.variants.errors import InputError, VariantError
+from hetune.variants.plan.choices import VANILLA
 
 from ._judged import problem
 
