@@ -15,6 +15,7 @@ from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
 
 utils = pytest.importorskip("torch_geometric.utils")
+gcn_norm = pytest.importorskip("torch_geometric.nn.conv.gcn_conv").gcn_norm
 
 
 class Deciding(pyg.MessagePassing):
@@ -215,6 +216,37 @@ def test_a_recipe_that_gives_something_else_is_left_out(monkeypatch):
         expected = layer.module(x, edge_index)
         assert torch.allclose(layer(x, edge_index), expected, atol=1e-5)
     assert len(scaled) == 1
+
+
+def test_a_recipe_reads_memory_of_the_cpu_alone():
+    recipe, edges = EdgeRecipe(False, "", "edges", ""), torch.zeros(2, 5, dtype=torch.int64)
+    assert recipe.run(3, {"edges": edges}) is not None
+    assert recipe.run(3, {"edges": edges.to("meta")}) is None
+
+
+class Pruned(pyg.MessagePassing):
+    """Leaves out edges of little weight, which small degrees do not give."""
+
+    def forward(self, x, edge_index):
+        edge_index, weight = gcn_norm(edge_index, None, x.size(0), False, False, dtype=x.dtype)
+        weight[weight < 0.1] = 0
+        return self.propagate(edge_index, x=x, weight=weight)
+
+    def message(self, x_j, weight):
+        return x_j * weight.view(-1, 1)
+
+
+@torch.no_grad()
+def test_what_is_written_to_numbers_afterwards_is_no_recipe():
+    layer = Pruned()
+    compiled = compile_layer(layer, backend="torch")
+    for nodes in (60, 70, 80, 90):
+        x, ring = torch.randn(nodes, WIDTH), torch.arange(nodes)
+        edge_index = torch.stack([ring, ring.roll(1)])
+        torch.testing.assert_close(compiled(x, edge_index), layer(x, edge_index))
+    x, edge_index = graph(40, 4000, 0)
+    torch.testing.assert_close(compiled(x, edge_index), layer(x, edge_index))
+    assert compiled.status().reason is None
 
 
 class SpiedSteps:

@@ -48,7 +48,7 @@ class EdgeRecipe:
         """
         if [device.type for device in inputs.values()] != ["cpu"]:
             return None
-        shown, checks = _shown(steps)
+        shown, checks, writes = _shown(steps)
         constants = [name for name in outputs if name not in _ENDS]
         found = {name: shown.get(slot) for name, slot in outputs.items()}
         for loops, edges in ((False, "E"), (True, _LOOPED)):
@@ -58,8 +58,11 @@ class EdgeRecipe:
             if len(constants) > 1 or not checks <= _checks(edges, ends):
                 return None
             name = constants[0] if constants else ""
-            scale = _scale(found[name], edges, ends) if name else ""
-            return None if scale is None else cls(loops, scale, next(iter(inputs)), name)
+            text = found[name] if name else ""
+            scale = _scale(text, edges, ends) if name else ""
+            if scale is None or any(term not in (text or "") for term in writes):
+                return None
+            return cls(loops, scale, next(iter(inputs)), name)
         return None
 
     def run(self, num_nodes: int, values: Mapping[str, Any]) -> dict[str, Tensor] | None:
@@ -70,7 +73,9 @@ class EdgeRecipe:
             values: Arguments by name.
         """
         edges = values[self.edges]
-        if edges.dtype is not torch.int64 or edges.shape[1] + num_nodes >= _LARGEST:
+        if edges.dtype is not torch.int64 or not edges.is_cpu:
+            return None
+        if edges.shape[1] + num_nodes >= _LARGEST:
             return None
         found = index_native.scaled_edges(edges, num_nodes, self.loops, self.scale)
         if found is None:
@@ -107,18 +112,25 @@ def _checks(edges: str, ends: Mapping[str, str]) -> set[tuple[str, object]]:
     }
 
 
-def _shown(steps: Iterable[Step]) -> tuple[dict[int, str], set[tuple[str, object]]]:
-    """What each slot holds at the end as a term, and the terms of which something is expected."""
-    terms, checks = {0: "N", 1: "E"}, set[tuple[str, object]]()
+def _shown(
+    steps: Iterable[Step],
+) -> tuple[dict[int, str], set[tuple[str, object]], list[str]]:
+    """What each slot holds at the end as a term.
+
+    Also the terms of which something is expected, and of what writes: perhaps to other slots.
+    """
+    terms, checks, writes = {0: "N", 1: "E"}, set[tuple[str, object]](), list[str]()
     for step in steps:
         given = [_show(arg, terms) for arg in step.args]
         given += [f"{k}={_show(arg, terms)}" for k, arg in step.kwargs.items() if k != "device"]
         term = f"{step.func.__name__}({', '.join(given)})"
         if step.expected is not NOTHING:
             checks.add((term, step.expected))
+        if step.writes:
+            writes.append(term)
         if isinstance(step.out, int) and len(term) < _LONGEST:
             terms[step.out] = term
-    return terms, checks
+    return terms, checks, writes
 
 
 _LONGEST = 1 << 14
