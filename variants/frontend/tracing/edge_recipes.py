@@ -48,21 +48,20 @@ class EdgeRecipe:
         """
         if [device.type for device in inputs.values()] != ["cpu"]:
             return None
-        shown, checks, writes = _shown(steps)
+        if (found := _shown(steps)) is None:
+            return None
+        shown, checks = found
         constants = [name for name in outputs if name not in _ENDS]
-        found = {name: shown.get(slot) for name, slot in outputs.items()}
+        terms = {name: shown.get(slot) for name, slot in outputs.items()}
         for loops, edges in ((False, "E"), (True, _LOOPED)):
             ends = {name: text.replace("E", edges) for name, text in _ENDS.items()}
-            if any(found.get(name) != text for name, text in ends.items()):
+            if any(terms.get(name) != text for name, text in ends.items()):
                 continue
             if len(constants) > 1 or not checks <= _checks(edges, ends):
                 return None
             name = constants[0] if constants else ""
-            text = found[name] if name else ""
-            scale = _scale(text, edges, ends) if name else ""
-            if scale is None or any(term not in (text or "") for term in writes):
-                return None
-            return cls(loops, scale, next(iter(inputs)), name)
+            scale = _scale(terms[name], edges, ends) if name else ""
+            return None if scale is None else cls(loops, scale, next(iter(inputs)), name)
         return None
 
     def run(self, num_nodes: int, values: Mapping[str, Any]) -> dict[str, Tensor] | None:
@@ -73,7 +72,8 @@ class EdgeRecipe:
             values: Arguments by name.
         """
         edges = values[self.edges]
-        if edges.dtype is not torch.int64 or not edges.is_cpu:
+        is_here = edges.device.type == "cpu" and index_native.is_loaded()
+        if not is_here or edges.dtype is not torch.int64:
             return None
         if edges.shape[1] + num_nodes >= _LARGEST:
             return None
@@ -112,27 +112,34 @@ def _checks(edges: str, ends: Mapping[str, str]) -> set[tuple[str, object]]:
     }
 
 
-def _shown(
-    steps: Iterable[Step],
-) -> tuple[dict[int, str], set[tuple[str, object]], list[str]]:
-    """What each slot holds at the end as a term.
+def _shown(steps: Iterable[Step]) -> tuple[dict[int, str], set[tuple[str, object]]] | None:
+    """What each slot holds at the end as a term, and the terms of which something is expected.
 
-    Also the terms of which something is expected, and of what writes: perhaps to other slots.
+    None where something is written that other slots may have a view of.
     """
-    terms, checks, writes = {0: "N", 1: "E"}, set[tuple[str, object]](), list[str]()
+    terms, checks = {0: "N", 1: "E"}, set[tuple[str, object]]()
     for step in steps:
+        if step.writes and not _writes_alone(step, terms):
+            return None
         given = [_show(arg, terms) for arg in step.args]
         given += [f"{k}={_show(arg, terms)}" for k, arg in step.kwargs.items() if k != "device"]
         term = f"{step.func.__name__}({', '.join(given)})"
         if step.expected is not NOTHING:
             checks.add((term, step.expected))
-        if step.writes:
-            writes.append(term)
-        if isinstance(step.out, int) and len(term) < _LONGEST:
-            terms[step.out] = term
-    return terms, checks, writes
+        if isinstance(step.out, int):
+            terms[step.out] = term if len(term) < _LONGEST else "?"
+    return terms, checks
 
 
+def _writes_alone(step: Step, terms: Mapping[int, str]) -> bool:
+    into = step.args[0] if step.args else None
+    if not isinstance(into, Slot) or step.out != into.index:
+        return False
+    return terms.get(into.index, "").startswith(_NEW)
+
+
+_NEW = ("zeros(", "new_zeros(", "scatter_add_(", "pow_(")
+"""What is written to in recipes."""
 _LONGEST = 1 << 14
 _LARGEST = 1 << 24
 """Float32 count to it: torch adds up degrees in them."""
