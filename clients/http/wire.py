@@ -10,6 +10,7 @@ import httpx
 from torch import Tensor
 
 from hetune.clients.http.inputs import Ids, NodeIds, ids_of, nodes_of
+from hetune.service.core.formats.container import Content
 from hetune.service.core.formats.documents import Document, parse
 from hetune.service.core.formats.message import MEDIA_TYPE, Message, Pieces, grouped, unpack
 from hetune.service.core.graphs.document import arrays_of, header_of
@@ -100,7 +101,7 @@ def tensors_of(response: httpx.Response) -> dict[str, Tensor]:
     Raises:
         ValueError: It is no container.
     """
-    return unpack(response.extensions.get(BODY) or response.content).tensors
+    return unpack(_content_of(response)).tensors
 
 
 def answer_of(response: httpx.Response) -> Answer:
@@ -109,19 +110,25 @@ def answer_of(response: httpx.Response) -> Answer:
     Raises:
         ValueError: It is none.
     """
-    message = unpack(response.extensions.get(BODY) or response.content, _MOST_OUTPUTS)
+    message = unpack(_content_of(response), _MOST_OUTPUTS)
     report = parse(RunReport, message.document)
     numbers = {int(name.split("/", 2)[1]) for name in message.tensors}
     outputs = {number: _rows(message, number) for number in sorted(numbers)}
     return Answer(report, outputs, response.headers.get(_REQUEST_ID, ""))
 
 
-def has_tensors(response: httpx.Response) -> bool:
-    """Whether an answer is a container. Its body is kept in `extensions[BODY]`, not as `content`.
+def _content_of(response: httpx.Response) -> Content:
+    kept: Content | None = response.extensions.get(BODY)
+    return response.content if kept is None else kept
+
+
+def has_tensors(response: httpx.Response, wanted: str) -> bool:
+    """Whether an answer is a container, as wanted: its body is in `extensions[BODY]`, no `content`.
 
     Tensors can lie in it, for it may be written to; of `content` they would be copies.
     """
-    return bool(response.headers.get("Content-Type") == MEDIA_TYPE)
+    is_container: bool = response.headers.get("Content-Type") == wanted == MEDIA_TYPE
+    return is_container and response.status_code in _DONE
 
 
 def announced(response: httpx.Response) -> int:

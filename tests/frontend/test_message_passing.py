@@ -15,6 +15,7 @@ from torch import nn
 
 import hetune
 from hetune.variants.errors import GraphError, InputError
+from hetune.variants.frontend.tracing import selected_columns
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
@@ -225,17 +226,47 @@ def test_pairs_of_features_have_sources_of_their_own(name):
             close(compiled(**arguments, variant=variant), layer, arguments)
 
 
-@torch.no_grad()
-def test_batch_norm_in_training_runs_uncompiled():
-    layer = pyg.GINConv(mlp(WIDTH, 8, 4)).eval()
+def test_batch_norm_trains_after_the_program():
+    layer = pyg.GINConv(mlp(WIDTH, 8, 4), eps=0.5, train_eps=True)
     compiled = compile_layer(layer, backend="torch")
+    own, arguments = copy.deepcopy(layer), arguments_on(EDGES, NODES, ())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        for _ in range(2):
+            found, exact = gradients_of(compiled, arguments), exact_gradients_of(layer, arguments)
+            assert gradient_error(found, exact) <= gradient_tolerance(
+                gradients_of(own, arguments), exact
+            )
+        with torch.no_grad():
+            near(compiled(**arguments), own(**arguments).double())
+        for one, other in zip(layer.buffers(), own.buffers(), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+        compiled.eval()
+        with torch.no_grad():
+            close(compiled(**arguments), layer, arguments)
+    assert layer.nn[1].num_batches_tracked == 3
+
+
+class NormedFirst(pyg.MessagePassing):
+    """Sums what a batch norm gives."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(WIDTH)
+
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=self.norm(x))
+
+
+def test_batch_norm_before_a_sum_runs_uncompiled_in_training():
+    layer = NormedFirst()
+    own, compiled = copy.deepcopy(layer), compile_layer(layer, backend="torch")
     arguments = arguments_on(EDGES, NODES, ())
-    close(compiled(**arguments), layer, arguments)
-    compiled.train()
     with pytest.warns(FallbackWarning, match=r"call eval\(\) for inference"):
-        compiled(**arguments)
-    compiled.eval()
-    close(compiled(**arguments), layer, arguments)
+        near(compiled(**arguments), own(**arguments).double())
+    assert layer.norm.num_batches_tracked == 1
+    with torch.no_grad():
+        close(compiled.eval()(**arguments), layer, arguments)
 
 
 class Cut(pyg.MessagePassing):
@@ -264,6 +295,14 @@ def test_columns_are_picked(sources):
         close(compiled(**arguments), layer, arguments)
     for variant in compiled.variants:
         close(compiled(**arguments, variant=variant), layer, arguments)
+    rows = arguments["x"] if sources == NODES else arguments["x"][0]
+    rows[7, 5] = torch.inf  # which nobody reads
+    with pytest.warns(FallbackWarning, match="features are not finite"):
+        close(compiled(**arguments), layer, arguments)
+    with patch.object(selected_columns, "WIDEST", 3):
+        found = compile_layer(layer, backend="torch")
+        with pytest.warns(FallbackWarning, match="side by side"):
+            close(found(**arguments), layer, arguments)
 
 
 class WithTail(pyg.MessagePassing):

@@ -237,7 +237,7 @@ class _LayerRun:
         bounds, starts = partitions.bounds, partitions.starts
         first, gaps = 0, []
         for part in sorted(self.journal.parts, key=lambda part: part.first):
-            if part.layer != self.number:
+            if part.layer != self.number or not 0 <= part.first < part.last <= len(rows):
                 continue
             if checksum_of(rows[part.first : part.last]) == part.checksum:
                 stop, after = np.searchsorted(bounds, [part.first, part.last]).tolist()

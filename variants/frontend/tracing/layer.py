@@ -14,6 +14,7 @@ from hetune.variants.errors import ProgramError
 from hetune.variants.frontend.tracing import arithmetic, edges, products, shapes  # noqa: F401
 from hetune.variants.frontend.tracing.alignment import is_rows, squeezed
 from hetune.variants.frontend.tracing.arguments import CallArguments, sizes_of
+from hetune.variants.frontend.tracing.batch_norm import updated_by
 from hetune.variants.frontend.tracing.dropout import TracedMask
 from hetune.variants.frontend.tracing.edge_module import original
 from hetune.variants.frontend.tracing.expressions import Expression, parameter
@@ -154,6 +155,11 @@ class Traced:
         weights = tuple((name, weight.key) for name, weight in self.weights.items())
         shares = tuple(self.dropout.items())
         return show(self.program), self.result_shape, weights, key_of(self.output), shares
+
+    @property
+    def updated(self) -> frozenset[str]:
+        """Names of the buffers that the layer writes to: statistics of batch norm."""
+        return frozenset(updated_by(self.output))
 
     @property
     def dropout(self) -> dict[str, float]:

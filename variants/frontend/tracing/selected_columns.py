@@ -20,6 +20,7 @@ from hetune.variants.program.columns import by_columns
 from hetune.variants.program.nodes import (
     Concat,
     Group,
+    Let,
     Linear,
     Map,
     Op,
@@ -33,11 +34,14 @@ from hetune.variants.program.nodes import (
     with_operands,
 )
 
+WIDEST = 512
+"""Columns that products pick some of: of more, copies take less time."""
+
 
 def with_selected_columns(program: Program) -> tuple[Program, Mapping[str, Expression]]:
     """The program without rows side by side, and what the weights are that it has more of.
 
-    Where it has none anyway, or returns such rows, the program itself.
+    Where it has none anyway, returns such rows, or they are wide, the program itself.
     """
     flat = by_columns(program)
     left = {
@@ -45,7 +49,8 @@ def with_selected_columns(program: Program) -> tuple[Program, Mapping[str, Expre
         for let in flat.lets
         if isinstance(let.op, Slice | Concat) and not let.type.space.is_weight
     }
-    if not left or left & {*flat.results}:
+    widths = [flat.types[x].shape[-1] for let in flat.lets if let.name in left for x in _of(let)]
+    if not left or left & {*flat.results} or max(widths) > WIDEST:
         return program, {}
     columns = _Columns(flat.params, flat.groups)
     renamed = {param.name: param.name for param in flat.params}
@@ -58,6 +63,16 @@ def with_selected_columns(program: Program) -> tuple[Program, Mapping[str, Expre
     read = {name for let in found.lets for name in operands(let.op)}
     params = tuple(param for param in columns.params if param.name in read)
     return replace(found, params=params), columns.weights
+
+
+def _of(let: Let) -> tuple[str, ...]:
+    return let.name, *operands(let.op)
+
+
+def picks_columns(program: Program, weights: Mapping[str, Expression]) -> bool:
+    """Whether a program multiplies rows by numbers that are always the same, zeros among them."""
+    read = (let.op.w for let in program.lets if isinstance(let.op, Linear))
+    return any(name in weights and weights[name].hint == "fixed" for name in read)
 
 
 class _Columns(Builder):
@@ -82,14 +97,14 @@ class _Columns(Builder):
                     return self._columns_of(taken, cut, f"{hint}_cut")
             case Concat(parts) if all(self.types[part].space in _LINEAR for part in parts):
                 widths = [self.types[part].shape[-1] for part in parts]
-                whole = torch.split(torch.eye(sum(widths)), widths)
+                whole = torch.split(torch.eye(sum(widths), device="cpu"), widths)
                 products = map(self._product, parts, whole, itertools.repeat(hint))
                 return functools.reduce(lambda x, y: self.emit(Map("add", (x, y)), hint), products)
         return self.emit(op, hint)
 
     def _columns_of(self, x: str, cut: Slice, hint: str) -> str:
-        chosen = torch.eye(self.types[x].shape[-1])[:, cut.start : cut.stop]
-        return self._product(x, chosen, hint)
+        chosen = torch.eye(self.types[x].shape[-1], device="cpu")
+        return self._product(x, chosen[:, cut.start : cut.stop], hint)
 
     def _product(self, x: str, matrix: Tensor, hint: str) -> str:
         """Rows, or the rows of each head, times a matrix."""
