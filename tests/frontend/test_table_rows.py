@@ -24,3 +24,14 @@ def test_gradients_are_those_of_embeddings(rows, dtype):
         (got, got_grad), (want, want_grad) = found
         assert torch.equal(got, want)
         assert torch.equal(got_grad, want_grad)
+
+
+def test_gradients_have_the_tables_dtype_whatever_torchs_default_is():
+    table, places = torch.randn(5, 7, requires_grad=True), torch.tensor([1, 1, 4])
+    torch.set_default_dtype(torch.float64)
+    try:
+        table_rows(table, places).sum().backward()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    expected = torch.zeros(5, 7).index_add(0, places, torch.ones(3, 7))
+    assert torch.equal(table.grad, expected)

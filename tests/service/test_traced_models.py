@@ -258,6 +258,26 @@ def test_a_model_of_dictionaries_is_served_on_graphs_with_its_types(client, url)
         client.infer("wide", id, torch.ones(19, 6))
 
 
+@pytest.mark.parametrize("largest", [torch.Tensor.amax, torch.Tensor.amin])
+def test_zeros_behind_narrow_rows_are_no_numbers_of_theirs(largest):
+    class Shifted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = pyg.HeteroConv({kind: pyg.SAGEConv((-1, -1), 3) for kind in kinds})
+
+        def forward(self, x_dict, edges):
+            shifted = {k: x - largest(x, 1, keepdim=True) for k, x in x_dict.items()}
+            return self.conv(shifted, edges)
+
+    kinds = [("a", "of", "b"), ("b", "to", "a")]
+    x = {"a": torch.ones(2, 20), "b": torch.ones(2, 16)}
+    example = x, {kind: torch.zeros(2, 1).long() for kind in kinds}
+    model = Shifted().eval()
+    model(*example)
+    with pytest.raises(InputError, match="its program gives other numbers"):
+        describe_traced(model, example)
+
+
 def test_rows_of_some_nodes_need_no_room_for_those_of_all(tmp_path):
     kinds = [("a", "to", "b"), ("b", "back", "a")]
     wide = {"a": torch.randn(900, 6), "b": torch.randn(100, 5)}

@@ -39,6 +39,6 @@ def zeros_like_rows(count: int, rows: Tensor) -> Tensor:
     if rows.device.type != "cpu" or rows.dtype is not torch.float32:
         return rows.new_zeros(shape)
     if elements * _ELEMENT < HUGE_PAGE:
-        return torch.zeros(shape)
+        return torch.zeros(shape, dtype=torch.float32, device="cpu")
     with torch.inference_mode(False):
         return torch.from_numpy(aligned(elements, np.zeros)).view(shape)

@@ -278,7 +278,8 @@ def _gradients(
 
 
 def _sum_of(terms: tuple[EdgeTerm, ...], rows: Rows, graph: HeteroGraph) -> Tensor:
-    first = in_graph_order(rows[terms[0].rows])
+    first = rows[terms[0].rows]
+    first = first.rows if isinstance(first, OrderedRows) else first
     count = graph.num_etypes if terms[0].end is End.NONE else graph.num_nodes
     ids = {End.SRC: graph.src, End.DST: graph.dst, End.NONE: graph.etype}
     found = zeros_like_rows(count, first)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hetune.variants.errors import InputError
 from hetune.variants.graph.lazy_tensors import is_lazy
-from hetune.variants.program.nodes import ALL_EDGES, Space, Type
+from hetune.variants.program.nodes import Space, Type
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.plan_facts import StoredResult
 from hetune.variants.runtime.plan_inputs import reorder
@@ -38,10 +38,7 @@ class Results:
         self._places: Tensor | None = None
         """Where the index has each edge of the graph, int32 [E]; None where the orders are one."""
         if any(kind.space is Space.EDGE for _, kind, _ in self._kinds):
-            order = domain.edge_order
-            if order is not None:
-                places = domain.index(ALL_EDGES).position
-                self._places = torch.empty_like(order).index_copy_(0, order.long(), places)
+            self._places = domain.edge_places
 
     @property
     def places(self) -> Tensor | None:

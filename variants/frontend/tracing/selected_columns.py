@@ -119,7 +119,7 @@ class _Columns(Builder):
                     return self._columns_of(taken, cut, f"{hint}_cut")
             case Concat(parts) if all(self.types[part].space in _LINEAR for part in parts):
                 widths = [self.types[part].shape[-1] for part in parts]
-                whole = torch.split(torch.eye(sum(widths)), widths)
+                whole = torch.split(torch.eye(sum(widths), device="cpu"), widths)
                 products = map(self._product, parts, whole, itertools.repeat(hint))
                 return functools.reduce(lambda x, y: self.emit(Map("add", (x, y)), hint), products)
         return self.emit(op, hint)
@@ -138,8 +138,8 @@ class _Columns(Builder):
         return Linear(pick.x, self._weight(whole, (columns, outer)))
 
     def _columns_of(self, x: str, cut: Slice, hint: str) -> str:
-        chosen = torch.eye(self.types[x].shape[-1])[:, cut.start : cut.stop]
-        return self._product(x, chosen, hint)
+        chosen = torch.eye(self.types[x].shape[-1], device="cpu")
+        return self._product(x, chosen[:, cut.start : cut.stop], hint)
 
     def _product(self, x: str, matrix: Tensor, hint: str) -> str:
         """Rows, or the rows of each head, times a matrix."""
