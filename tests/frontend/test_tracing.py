@@ -14,6 +14,7 @@ from hetune.variants.frontend.tracing.layer import trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.recording import Recordings
 from hetune.variants.frontend.tracing.validate import interpreted, validated
+from hetune.variants.runtime.compile_layer import compile_layer
 
 utils = pytest.importorskip("torch_geometric.utils")
 
@@ -186,3 +187,17 @@ def test_wrong_programs_are_found_out(monkeypatch):
     monkeypatch.setitem(interpreter.HANDLERS, "add", wrong)
     with pytest.raises(NotTraceable, match="gives other numbers: they differ by"):
         validated(layer, arguments)
+
+
+def test_gradients_on_edges_of_int32_are_those_on_edges_of_int64():
+    """Which torch's of `scatter_add` are not."""
+    random = torch.Generator().manual_seed(0)
+    layer, edges = pyg.SAGEConv(WIDTH, 5), torch.randint(0, 23, (2, 90), generator=random)
+    x = torch.randn(23, WIDTH, generator=random, requires_grad=True)
+    compiled = compile_layer(layer, backend="torch")
+    found, expected = (
+        torch.autograd.grad(f(x, ids).square().sum(), x)[0]
+        for f, ids in ((compiled, edges.int()), (layer, edges))
+    )
+    assert compiled.status().has_gradients
+    torch.testing.assert_close(found, expected)
