@@ -38,19 +38,19 @@ def graph_body(graph: HeteroGraph) -> Pieces:
 
 
 def edit_body(
-    demands: Mapping[str, Any], add: Mapping[str, Tensor], remove: Mapping[str, Tensor]
+    fields: Mapping[str, Any], add: Mapping[str, Tensor], remove: Mapping[str, Tensor]
 ) -> Pieces:
     """The body that asks for an edit of a graph.
 
     Raises:
         InputError: A tensor cannot be sent.
     """
-    return Pieces(json.dumps(demands), grouped("add", add) | grouped("remove", remove))
+    return Pieces(json.dumps(fields), grouped("add", add) | grouped("remove", remove))
 
 
 def request_body(
     graph: HeteroGraph | str,
-    demands: Mapping[str, Any],
+    fields: Mapping[str, Any],
     features: Mapping[str, Tensor] | Tensor | None = None,
     nodes: NodeIds | None = None,
     inputs: Mapping[str, Tensor] | None = None,
@@ -59,7 +59,7 @@ def request_body(
 
     Args:
         graph: A graph, which travels along, or the id of one that the service keeps.
-        demands: Fields of the document; those that are None are left out.
+        fields: Fields of the document; those that are None are left out.
         features: For a run.
         nodes: Whose rows to get.
         inputs: Rows of the model's other inputs.
@@ -72,27 +72,27 @@ def request_body(
     if isinstance(ids, dict):
         tensors |= grouped("nodes", {name: t for name, t in ids.items() if t is not None})
         whole = {name: None for name, t in ids.items() if t is None}
-        demands = {**demands, "nodes": whole or None}
+        fields = {**fields, "nodes": whole or None}
     else:
         tensors |= grouped("nodes", ids)
-    return _body(demands, tensors, "graph", graph)
+    return _body(fields, tensors, "graph", graph)
 
 
 def ids_body(
-    ids: Mapping[str, Ids], demands: Mapping[str, Any], known: HeteroGraph | str | None = None
+    ids: Mapping[str, Ids], fields: Mapping[str, Any], known: HeteroGraph | str | None = None
 ) -> Pieces:
     """The body that asks of triples.
 
     Args:
         ids: Numbers of entities and relations, by name.
-        demands: Fields of the document; those that are None are left out.
+        fields: Fields of the document; those that are None are left out.
         known: A graph, which travels along, or the id of one that the service keeps.
 
     Raises:
         InputError: They are no ids, or cannot be sent.
     """
     tensors = {name: ids_of(name, given) for name, given in ids.items()}
-    return _body(demands, tensors, "known", known)
+    return _body(fields, tensors, "known", known)
 
 
 def tensors_of(response: httpx.Response) -> dict[str, Tensor]:
@@ -148,13 +148,13 @@ def check(response: httpx.Response) -> None:
         return
     if response.status_code < _FAILED:
         where = response.headers.get("Location", "nowhere")
-        raise foreign(response, f"it leads to {where}, and no request is sent again elsewhere")
+        raise no_service(response, f"it leads to {where}, and no request is sent again elsewhere")
     try:
         problem = response.json()
         kind, detail = str(problem["type"]), str(problem["detail"])
         request_id = problem.get("request_id", "without id")
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise foreign(response, "there are no problem details in it") from None
+        raise no_service(response, "there are no problem details in it") from None
     found = getattr(errors, kind.removeprefix(_URN), None)
     if not (isinstance(found, type) and issubclass(found, HetuneError)):
         found = ServiceError
@@ -171,7 +171,7 @@ def unreachable(error: httpx.HTTPError, url: httpx.URL, tries: int) -> Unreachab
     return UnreachableError(f"no answer from {url} ({reason}): is `hetune serve` running?")
 
 
-def foreign(response: httpx.Response, reason: str) -> UnreachableError:
+def no_service(response: httpx.Response, reason: str) -> UnreachableError:
     """The error for an answer that is none of a service's."""
     return UnreachableError(
         f"{response.url} answered with status {response.status_code}, and not as a hetune service "
@@ -195,7 +195,7 @@ def nothing(response: httpx.Response) -> None:
 
 
 def _body(
-    demands: Mapping[str, Any],
+    fields: Mapping[str, Any],
     tensors: Mapping[str, Tensor],
     name: str,
     graph: HeteroGraph | str | None,
@@ -203,10 +203,10 @@ def _body(
     """A document of what is not None, with tensors; a graph by its name in both."""
     if isinstance(graph, HeteroGraph):
         tensors = {**tensors, **grouped(name, arrays_of(graph))}
-        demands = {**demands, name: header_of(graph).model_dump(mode="json")}
+        fields = {**fields, name: header_of(graph).model_dump(mode="json")}
     else:
-        demands = {**demands, name: graph}
-    document = {field: value for field, value in demands.items() if value is not None}
+        fields = {**fields, name: graph}
+    document = {field: value for field, value in fields.items() if value is not None}
     return Pieces(json.dumps(document), tensors)
 
 

@@ -17,6 +17,7 @@ import hetune
 from hetune.variants.errors import GraphError, InputError
 from hetune.variants.frontend.tracing import selected_columns
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.program.nodes import Linear
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
 from hetune.variants.testing.layer_gradients import (
@@ -483,3 +484,30 @@ def test_models_of_such_layers_are_compiled():
     with torch.no_grad():
         found = compiled(arguments["x"], EDGES)
         torch.testing.assert_close(found, model(arguments["x"], EDGES), rtol=1e-5, atol=1e-5)
+
+
+class CutFirst(pyg.MessagePassing):
+    """Multiplies some columns of its features, whose weight is chosen by an index with a step."""
+
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(WIDTH - 1, 4)
+
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=self.lin(x[:, 1:]), last=x[..., [-1]])
+
+    def message(self, x_j, last_i):
+        return x_j * last_i
+
+
+def test_columns_are_picked_by_the_product_that_follows():
+    layer, arguments = CutFirst(), arguments_on(EDGES, NODES, ())
+    compiled = compile_layer(layer, backend="torch")
+    found, exact = gradients_of(compiled, arguments), exact_gradients_of(layer, arguments)
+    assert gradient_error(found, exact) <= gradient_tolerance(gradients_of(layer, arguments), exact)
+    assert compiled.status().has_gradients
+    program = compiled._adapter.program
+    assert sum(isinstance(let.op, Linear) for let in program.lets) == 1
+    arguments["x"][3, 0] = torch.nan  # which nobody reads
+    with torch.no_grad(), pytest.warns(FallbackWarning, match="features are not finite"):
+        close(compiled(**arguments), layer, arguments)

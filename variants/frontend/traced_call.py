@@ -92,11 +92,11 @@ def read_in_float32(
 
 _DEVICES = ("cpu", "cuda")
 _FEW = 2
-"""So many rows are never broadcast to others."""
+"""Fewer rows than this may be broadcast to others, so they say nothing about shapes."""
 
 
 def dtype_of(module: nn.Module) -> torch.dtype:
-    """Of its parameters."""
+    """The dtype of its parameters."""
     dtypes = (p.dtype for p in module.parameters() if p.is_floating_point())
     return next(dtypes, torch.float32)
 
@@ -106,7 +106,7 @@ class TracedReader:
 
     Attributes:
         traced: What it computes.
-        adapter: What it is to the rest of hetune.
+        adapter: How the compiler and calls see the layer.
     """
 
     def __init__(self, module: nn.Module, arguments: CallArguments, traced: Traced) -> None:

@@ -296,7 +296,7 @@ class CompiledLayer(ModuleWrapper):
     def explain(
         self, *args: Any, memory_limit: int | None = None, gradients: bool = False, **kwargs: Any
     ) -> Choice:
-        """What a call with these arguments would run, and why. Printed, it is a table.
+        """What calls with these arguments settle on, and why. Printed, it is a table.
 
         With gradients, it says what their backward would run, too.
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
@@ -127,5 +126,5 @@ def _digest(tensor: Tensor) -> str:
         return handle_torch_function(_digest, (tensor,), tensor)
     plain = tensor.detach().cpu().contiguous()
     plain = plain.float() if plain.is_floating_point() else plain
-    content = plain.reshape(-1).view(torch.uint8).numpy().tobytes()
+    content = plain.numpy().tobytes()
     return f"{tuple(tensor.shape)}{hashlib.blake2b(content, digest_size=8).hexdigest()}"

@@ -331,7 +331,7 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any, arguments: CallAr
     names = found.names
     whole = _program(name, found, tuple(new for result in results for new in names[result]))
     program, joined = with_parts_of_results(whole)
-    program, chosen = with_selected_columns(program)
+    program, chosen = with_selected_columns(program, found.weights)
     parts = {new: joined.get(new, (new,)) for own in names.values() for new in own}
     if joined or found.node_types or any(own != (old,) for old, own in names.items()):
         joined = {old: tuple(p for new in own for p in parts[new]) for old, own in names.items()}
