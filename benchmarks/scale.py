@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             cells.append({"graph": name, "layer": layer, **found})
             print(json.dumps(cells[-1]))
     elif find_spec("ray") is None:  # as where all benchmarks run, one after the other
-        print("nothing was measured, for ray is missing: pip install 'hetune[ray]'")
+        print("nothing was measured, for ray is missing: pip install '.[ray]'")
         return 0
     else:
         workers = [int(number) for number in options.workers.split(",")]

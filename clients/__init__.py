@@ -5,6 +5,8 @@ The clients need the extra `service`, and the command line does not: they come w
 
 from typing import TYPE_CHECKING, Any
 
+from hetune.variants.extras import installing
+
 if TYPE_CHECKING:
     from hetune.clients.http import AsyncClient, Client
 
@@ -18,6 +20,6 @@ def __getattr__(name: str) -> Any:
         from hetune.clients import http
     except ModuleNotFoundError as error:
         raise ImportError(
-            f"{__name__}.{name} needs {error.name}, which is missing: pip install 'hetune[service]'"
+            f"{__name__}.{name} needs {error.name}, which is missing: {installing('service')}"
         ) from error
     return getattr(http, name)

@@ -14,6 +14,7 @@ import torch
 import typer
 
 from hetune.variants.errors import InputError
+from hetune.variants.extras import installing
 from hetune.variants.frontend.presets import LAYERS
 from hetune.variants.graph.loaders import load
 from hetune.variants.graph.threads import MOST_THREADS
@@ -33,8 +34,7 @@ def importing_the_service() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise InputError(
-            "this command needs more packages: pip install 'hetune[service]' "
-            f"({error.name} is missing)"
+            f"this command needs more packages: {installing('service')} ({error.name} is missing)"
         ) from error
 
 

@@ -42,7 +42,7 @@ class PartitionedRun:
         features: The file of its input.
         out: The file to write.
         memory: Bytes that the process may take, or a part in a worker of Ray.
-        variant: The variant to run; the selector's choice for each part if None.
+        variant: The variant to run; the selector's choices if None.
         ray: Whether parts are tasks of a Ray cluster.
         address: Of the cluster; as of `hetune.distributed.run` if None.
     """

@@ -49,7 +49,11 @@ def run(
         str | None, typer.Option(help="Run this variant; the selector's choice by default.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write the output to this safetensors file, as `out`.")
+        Path | None,
+        typer.Option(
+            help="Write the output to this file: safetensors, as `out`; with --memory .npy, Arrow "
+            "or Parquet."
+        ),
     ] = None,
     features: Annotated[
         Path | None,

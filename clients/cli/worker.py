@@ -56,7 +56,7 @@ def worker(
 ) -> None:
     """Measure what profiling jobs ask for, until it is interrupted.
 
-    A problem that is being measured then is given back, and measured by whoever comes next.
+    A task at work then is given back, and done by whoever comes next.
     """
     if resources:
         typer.echo(json.dumps(ray_resources(this_machine())))

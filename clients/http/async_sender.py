@@ -90,7 +90,7 @@ class AsyncSender:
         try:
             response = await self._begun(call)
             async with aclosing(response):
-                if has_tensors(response):
+                if has_tensors(response, call.accept):
                     body = ReceivedBody(self._memory, announced(response))
                     async for piece in response.aiter_bytes():
                         body.add(piece)

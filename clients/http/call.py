@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import httpx
 
-from hetune.clients.http.wire import check, foreign
+from hetune.clients.http.wire import check, no_service
 from hetune.service.core.formats.message import Pieces, in_pieces
 from hetune.variants.errors import InputError
 
@@ -68,7 +68,7 @@ class ServiceCall(Generic[T]):
         try:
             return self.read(response)
         except (ValueError, KeyError, IndexError, TypeError) as error:
-            raise foreign(response, str(error)) from None
+            raise no_service(response, str(error)) from None
 
 
 def as_method(method: M, call: Callable[..., ServiceCall[Any]]) -> M:
@@ -83,7 +83,7 @@ def as_method(method: M, call: Callable[..., ServiceCall[Any]]) -> M:
     return method
 
 
-def part(name: str) -> str:
+def path_segment(name: str) -> str:
     """A name or an id as one part of a path.
 
     Raises:

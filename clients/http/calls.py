@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 from torch import nn
 
-from hetune.clients.http.call import Progress, ServiceCall, part
+from hetune.clients.http.call import Progress, ServiceCall, path_segment
 from hetune.clients.http.inputs import (
     Array,
     EdgesByType,
@@ -96,9 +96,9 @@ def edit_graph(
         GraphError: It has no such type, node or edge.
         TooLargeError: The new graph is over a limit of the service.
     """
-    demands = {"add_nodes": dict(add_nodes or {}), "parallel": parallel}
-    body = edit_body(demands, edges_of("add", add), edges_of("remove", remove))
-    return ServiceCall("PATCH", f"/v1/graphs/{part(id)}", _id, body)
+    fields = {"add_nodes": dict(add_nodes or {}), "parallel": parallel}
+    body = edit_body(fields, edges_of("add", add), edges_of("remove", remove))
+    return ServiceCall("PATCH", f"/v1/graphs/{path_segment(id)}", _id, body)
 
 
 def graphs() -> ServiceCall[tuple[str, ...]]:
@@ -116,7 +116,7 @@ def graph(id: str) -> ServiceCall[GraphStatistics]:
     Raises:
         NotFoundError: There is none of that id.
     """
-    return ServiceCall("GET", f"/v1/graphs/{part(id)}", reads(GraphStatistics))
+    return ServiceCall("GET", f"/v1/graphs/{path_segment(id)}", reads(GraphStatistics))
 
 
 def delete_graph(id: str) -> ServiceCall[None]:
@@ -125,7 +125,7 @@ def delete_graph(id: str) -> ServiceCall[None]:
     Raises:
         NotFoundError: There is none of that id.
     """
-    return ServiceCall("DELETE", f"/v1/graphs/{part(id)}", nothing)
+    return ServiceCall("DELETE", f"/v1/graphs/{path_segment(id)}", nothing)
 
 
 def pin_graph(id: str) -> ServiceCall[None]:
@@ -134,7 +134,7 @@ def pin_graph(id: str) -> ServiceCall[None]:
     Raises:
         NotFoundError: There is none of that id.
     """
-    return ServiceCall("PUT", f"/v1/graphs/{part(id)}/pin", nothing)
+    return ServiceCall("PUT", f"/v1/graphs/{path_segment(id)}/pin", nothing)
 
 
 def unpin_graph(id: str) -> ServiceCall[None]:
@@ -143,7 +143,7 @@ def unpin_graph(id: str) -> ServiceCall[None]:
     Raises:
         NotFoundError: There is none of that id.
     """
-    return ServiceCall("DELETE", f"/v1/graphs/{part(id)}/pin", nothing)
+    return ServiceCall("DELETE", f"/v1/graphs/{path_segment(id)}/pin", nothing)
 
 
 # Models.
@@ -239,7 +239,7 @@ def aliases(name: str) -> ServiceCall[dict[str, int]]:
         NotFoundError: There is none of that name.
     """
     return ServiceCall(
-        "GET", f"/v1/models/{part(name)}", lambda response: dict(response.json()["aliases"])
+        "GET", f"/v1/models/{path_segment(name)}", lambda response: dict(response.json()["aliases"])
     )
 
 
@@ -325,7 +325,7 @@ def infer(
         raise InputError(f"variants are {variants!r}: give a list, with an id for each layer")
     name = features if isinstance(features, str) else None
     rows = None if isinstance(features, str) else features_of(features, graph)
-    demands = {
+    fields = {
         "features": name,
         "version": version,
         "outputs": None if outputs is None else list(outputs),
@@ -335,9 +335,9 @@ def infer(
         "deadline_seconds": deadline_seconds,
         "explain": explain,
     }
-    body = request_body(_graph(graph, rows), demands, rows, nodes, inputs_of(inputs))
+    body = request_body(_graph(graph, rows), fields, rows, nodes, inputs_of(inputs))
     return ServiceCall(
-        "POST", f"/v1/models/{part(model)}/infer", answer_of, body, accept=MEDIA_TYPE
+        "POST", f"/v1/models/{path_segment(model)}/infer", answer_of, body, accept=MEDIA_TYPE
     )
 
 
@@ -353,12 +353,12 @@ def select(
 
     Takes and raises what `infer` does.
     """
-    demands = {"version": version, "memory_limit": memory_limit, "explain": explain}
+    fields = {"version": version, "memory_limit": memory_limit, "explain": explain}
     return ServiceCall(
         "POST",
-        f"/v1/models/{part(model)}/select",
+        f"/v1/models/{path_segment(model)}/select",
         reads(RunReport),
-        request_body(_graph(graph), demands),
+        request_body(_graph(graph), fields),
     )
 
 
@@ -380,8 +380,8 @@ def _id(response: httpx.Response) -> str:
 
 
 def _alias_path(name: str, alias: str) -> str:
-    return f"/v1/models/{part(name)}/aliases/{part(alias)}"
+    return f"/v1/models/{path_segment(name)}/aliases/{path_segment(alias)}"
 
 
 def _version_path(name: str, version: int) -> str:
-    return f"/v1/models/{part(name)}/versions/{version}"
+    return f"/v1/models/{path_segment(name)}/versions/{version}"

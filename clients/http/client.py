@@ -62,7 +62,7 @@ class Client(ClientPart, Closeable):
         timeout: Seconds to wait for an answer, or for the network to take or give more of it; None
             for as long as it takes. Connecting takes ten at most.
         retries: How often a request is sent again, within a minute, where the connection fails or
-            the service is busy or out of reach (429, 502, 503, 504); 0 for never.
+            the service is busy or out of reach (429, 502, 503, a proxy's 504); 0 for never.
         transport: What sends requests, in place of the network.
 
     Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from hetune.clients.http.call import ServiceCall, part
+from hetune.clients.http.call import ServiceCall, path_segment
 from hetune.clients.http.wire import reads
 from hetune.service.core.cost_models.documents import (
     CostModelDocument,
@@ -82,4 +82,4 @@ def rollback() -> ServiceCall[str | None]:
 
 
 def _path(name: str, *more: str) -> str:
-    return "/".join((_MODELS, part(name), *more))
+    return "/".join((_MODELS, path_segment(name), *more))

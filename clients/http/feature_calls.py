@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetune.clients.http.call import Progress, ServiceCall, part
+from hetune.clients.http.call import Progress, ServiceCall, path_segment
 from hetune.clients.http.inputs import Features, features_of
 from hetune.clients.http.wire import nothing, reads
 from hetune.service.core.formats.documents import parse_value
@@ -60,5 +60,5 @@ def delete_features(graph: str, name: str) -> ServiceCall[None]:
 
 
 def _path(graph: str, *names: str) -> str:
-    parts = (part(name) for name in (graph, "features", *names))
+    parts = (path_segment(name) for name in (graph, "features", *names))
     return "/".join(("/v1/graphs", *parts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 from torch import Tensor
 
-from hetune.clients.http.call import ServiceCall, part
+from hetune.clients.http.call import ServiceCall, path_segment
 from hetune.clients.http.inputs import GraphLike, Ids, graph_of
 from hetune.clients.http.wire import ids_body, tensors_of
 from hetune.service.core.formats.message import MEDIA_TYPE
@@ -41,15 +41,15 @@ def score(
         InputError: It scores no triples, or there is no entity or relation of some number.
         HetuneError: As of `infer`.
     """
-    demands = {
+    fields = {
         "version": version,
         "variant": variant,
         "memory_limit": memory_limit,
         "deadline_seconds": deadline_seconds,
     }
     ids = {"heads": heads, "rels": rels, "tails": tails}
-    path = f"/v1/models/{part(model)}/score"
-    return ServiceCall("POST", path, _scores, ids_body(ids, demands), accept=MEDIA_TYPE)
+    path = f"/v1/models/{path_segment(model)}/score"
+    return ServiceCall("POST", path, _scores, ids_body(ids, fields), accept=MEDIA_TYPE)
 
 
 def top_k(
@@ -81,10 +81,10 @@ def top_k(
         TooLargeError: Scores of all entities, or the answer, are over a limit.
         HetuneError: As of `infer`.
     """
-    demands = {"version": version, "k": k, "side": side, "deadline_seconds": deadline_seconds}
+    fields = {"version": version, "k": k, "side": side, "deadline_seconds": deadline_seconds}
     graph = known if known is None or isinstance(known, str) else graph_of(known)
-    body = ids_body({"nodes": nodes, "rels": rels}, demands, graph)
-    path = f"/v1/models/{part(model)}/top-k"
+    body = ids_body({"nodes": nodes, "rels": rels}, fields, graph)
+    path = f"/v1/models/{path_segment(model)}/top-k"
     return ServiceCall("POST", path, _top_entities, body, accept=MEDIA_TYPE)
 
 

@@ -105,7 +105,7 @@ class Sender:
         try:
             response = self._begun(call)
             with closing(response):
-                if has_tensors(response):
+                if has_tensors(response, call.accept):
                     body = ReceivedBody(self._memory, announced(response))
                     for piece in response.iter_bytes():
                         body.add(piece)

@@ -10,6 +10,7 @@ import httpx
 from torch import Tensor
 
 from hetune.clients.http.inputs import Ids, NodeIds, ids_of, nodes_of
+from hetune.service.core.formats.container import Content
 from hetune.service.core.formats.documents import Document, parse
 from hetune.service.core.formats.message import MEDIA_TYPE, Message, Pieces, grouped, unpack
 from hetune.service.core.graphs.document import arrays_of, header_of
@@ -37,19 +38,19 @@ def graph_body(graph: HeteroGraph) -> Pieces:
 
 
 def edit_body(
-    demands: Mapping[str, Any], add: Mapping[str, Tensor], remove: Mapping[str, Tensor]
+    fields: Mapping[str, Any], add: Mapping[str, Tensor], remove: Mapping[str, Tensor]
 ) -> Pieces:
     """The body that asks for an edit of a graph.
 
     Raises:
         InputError: A tensor cannot be sent.
     """
-    return Pieces(json.dumps(demands), grouped("add", add) | grouped("remove", remove))
+    return Pieces(json.dumps(fields), grouped("add", add) | grouped("remove", remove))
 
 
 def request_body(
     graph: HeteroGraph | str,
-    demands: Mapping[str, Any],
+    fields: Mapping[str, Any],
     features: Mapping[str, Tensor] | Tensor | None = None,
     nodes: NodeIds | None = None,
     inputs: Mapping[str, Tensor] | None = None,
@@ -58,7 +59,7 @@ def request_body(
 
     Args:
         graph: A graph, which travels along, or the id of one that the service keeps.
-        demands: Fields of the document; those that are None are left out.
+        fields: Fields of the document; those that are None are left out.
         features: For a run.
         nodes: Whose rows to get.
         inputs: Rows of the model's other inputs.
@@ -71,27 +72,27 @@ def request_body(
     if isinstance(ids, dict):
         tensors |= grouped("nodes", {name: t for name, t in ids.items() if t is not None})
         whole = {name: None for name, t in ids.items() if t is None}
-        demands = {**demands, "nodes": whole or None}
+        fields = {**fields, "nodes": whole or None}
     else:
         tensors |= grouped("nodes", ids)
-    return _body(demands, tensors, "graph", graph)
+    return _body(fields, tensors, "graph", graph)
 
 
 def ids_body(
-    ids: Mapping[str, Ids], demands: Mapping[str, Any], known: HeteroGraph | str | None = None
+    ids: Mapping[str, Ids], fields: Mapping[str, Any], known: HeteroGraph | str | None = None
 ) -> Pieces:
     """The body that asks of triples.
 
     Args:
         ids: Numbers of entities and relations, by name.
-        demands: Fields of the document; those that are None are left out.
+        fields: Fields of the document; those that are None are left out.
         known: A graph, which travels along, or the id of one that the service keeps.
 
     Raises:
         InputError: They are no ids, or cannot be sent.
     """
     tensors = {name: ids_of(name, given) for name, given in ids.items()}
-    return _body(demands, tensors, "known", known)
+    return _body(fields, tensors, "known", known)
 
 
 def tensors_of(response: httpx.Response) -> dict[str, Tensor]:
@@ -100,7 +101,7 @@ def tensors_of(response: httpx.Response) -> dict[str, Tensor]:
     Raises:
         ValueError: It is no container.
     """
-    return unpack(response.extensions.get(BODY) or response.content).tensors
+    return unpack(_content_of(response)).tensors
 
 
 def answer_of(response: httpx.Response) -> Answer:
@@ -109,19 +110,25 @@ def answer_of(response: httpx.Response) -> Answer:
     Raises:
         ValueError: It is none.
     """
-    message = unpack(response.extensions.get(BODY) or response.content, _MOST_OUTPUTS)
+    message = unpack(_content_of(response), _MOST_OUTPUTS)
     report = parse(RunReport, message.document)
     numbers = {int(name.split("/", 2)[1]) for name in message.tensors}
     outputs = {number: _rows(message, number) for number in sorted(numbers)}
     return Answer(report, outputs, response.headers.get(_REQUEST_ID, ""))
 
 
-def has_tensors(response: httpx.Response) -> bool:
-    """Whether an answer is a container. Its body is kept in `extensions[BODY]`, not as `content`.
+def _content_of(response: httpx.Response) -> Content:
+    kept: Content | None = response.extensions.get(BODY)
+    return response.content if kept is None else kept
+
+
+def has_tensors(response: httpx.Response, wanted: str) -> bool:
+    """Whether an answer is a container, as wanted: its body is in `extensions[BODY]`, no `content`.
 
     Tensors can lie in it, for it may be written to; of `content` they would be copies.
     """
-    return bool(response.headers.get("Content-Type") == MEDIA_TYPE)
+    is_container: bool = response.headers.get("Content-Type") == wanted == MEDIA_TYPE
+    return is_container and response.status_code in _DONE
 
 
 def announced(response: httpx.Response) -> int:
@@ -141,13 +148,13 @@ def check(response: httpx.Response) -> None:
         return
     if response.status_code < _FAILED:
         where = response.headers.get("Location", "nowhere")
-        raise foreign(response, f"it leads to {where}, and no request is sent again elsewhere")
+        raise no_service(response, f"it leads to {where}, and no request is sent again elsewhere")
     try:
         problem = response.json()
         kind, detail = str(problem["type"]), str(problem["detail"])
         request_id = problem.get("request_id", "without id")
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise foreign(response, "there are no problem details in it") from None
+        raise no_service(response, "there are no problem details in it") from None
     found = getattr(errors, kind.removeprefix(_URN), None)
     if not (isinstance(found, type) and issubclass(found, HetuneError)):
         found = ServiceError
@@ -164,7 +171,7 @@ def unreachable(error: httpx.HTTPError, url: httpx.URL, tries: int) -> Unreachab
     return UnreachableError(f"no answer from {url} ({reason}): is `hetune serve` running?")
 
 
-def foreign(response: httpx.Response, reason: str) -> UnreachableError:
+def no_service(response: httpx.Response, reason: str) -> UnreachableError:
     """The error for an answer that is none of a service's."""
     return UnreachableError(
         f"{response.url} answered with status {response.status_code}, and not as a hetune service "
@@ -188,7 +195,7 @@ def nothing(response: httpx.Response) -> None:
 
 
 def _body(
-    demands: Mapping[str, Any],
+    fields: Mapping[str, Any],
     tensors: Mapping[str, Tensor],
     name: str,
     graph: HeteroGraph | str | None,
@@ -196,10 +203,10 @@ def _body(
     """A document of what is not None, with tensors; a graph by its name in both."""
     if isinstance(graph, HeteroGraph):
         tensors = {**tensors, **grouped(name, arrays_of(graph))}
-        demands = {**demands, name: header_of(graph).model_dump(mode="json")}
+        fields = {**fields, name: header_of(graph).model_dump(mode="json")}
     else:
-        demands = {**demands, name: graph}
-    document = {field: value for field, value in demands.items() if value is not None}
+        fields = {**fields, name: graph}
+    document = {field: value for field, value in fields.items() if value is not None}
     return Pieces(json.dumps(document), tensors)
 
 

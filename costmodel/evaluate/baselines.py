@@ -55,7 +55,7 @@ def baselines(training: Sequence[Problem], machine: Rates | None = None) -> dict
     }
 
 
-def default(problem: Problem) -> str | None:
+def vanilla(problem: Problem) -> str | None:
     """The plan that does what the layer says, with the default schedule, if that was measured."""
     return _variant(_WRITTEN, problem)
 

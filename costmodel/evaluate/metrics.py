@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from hetune.costmodel.evaluate import noise
 from hetune.costmodel.problems import CandidateSample, Problem
 from hetune.variants.errors import InputError, VariantError
+from hetune.variants.plan.choices import VANILLA
 
 ORACLE = "oracle"
 """Takes the variant that was measured to be the fastest."""
 FIXED = "best fixed, in hindsight"
 """For each layer the one variant that is best over the very problems it is judged on."""
-DEFAULT = "default"
-"""What runs without any selection: the layer as it is written, with a product for every edge."""
 ROOFLINE = "roofline model"
 """The analytic model, which knows counts and the machine's limits only."""
 
@@ -118,7 +117,7 @@ class Score:
         clearly_worse: The same where the difference is more than noise.
         worst: Largest time over that of the best fixed variant.
         over_fixed: Geometric mean of the best fixed variant's time over the pick's.
-        over_default: The same for the default variant; None where it was not measured.
+        over_default: The same for the layer as it is written; None where it was not measured.
         over_roofline: The same for the roofline model's pick; None if that was not judged.
         overhead_runs: Mean time that choosing took, in runs of the pick; None where it was not
             timed for every problem.
@@ -175,7 +174,7 @@ def score(outcomes: Sequence[Outcome], name: str) -> Score:
         clearly_worse=_share(_clearly_slower(o.picks[name], o.picks[FIXED]) for o in outcomes),
         worst=float(1 / over_fixed.min()),
         over_fixed=_geometric_mean(over_fixed),
-        over_default=_mean_or_none(_ratios(outcomes, DEFAULT, name)),
+        over_default=_mean_or_none(_ratios(outcomes, VANILLA, name)),
         over_roofline=_mean_or_none(_ratios(outcomes, ROOFLINE, name)),
         overhead_runs=_overhead([outcome.picks[name] for outcome in outcomes]),
     )

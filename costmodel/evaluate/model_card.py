@@ -18,6 +18,7 @@ from hetune.costmodel.evaluate.tables import TextTable
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import ModelManifest
 from hetune.costmodel.problems import Problem, count_graphs
+from hetune.variants.extras import installing
 from hetune.variants.registry.atomic_files import write_atomically
 
 _log = logging.getLogger(__name__)
@@ -107,9 +108,9 @@ def write_card(card: ModelCard, folder: Path) -> tuple[Path, ...]:
     missing = [name for name in ("matplotlib", "jinja2") if find_spec(name) is None]
     if missing:
         _log.warning(
-            "the model card has no pictures and no page, for %s is not installed: "
-            "pip install 'hetune[report]'",
+            "the model card has no pictures and no page, for %s is not installed: %s",
             " and ".join(missing),
+            installing("report"),
         )
     pictures = {} if missing else _pictures(card)
     files = {f"{name}.png": picture.png for name, picture in pictures.items()}
@@ -219,7 +220,7 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
         tiles.append(("over roofline", shown(score.over_roofline, "{:.2f}x"), faster))
     if score.over_default is not None:
         tiles.append(
-            ("over default", shown(score.over_default, "{:.1f}x"), "faster than as written")
+            ("over vanilla", shown(score.over_default, "{:.1f}x"), "faster than as written")
         )
     return tiles
 

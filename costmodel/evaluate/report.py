@@ -11,7 +11,6 @@ from typing import Any, Literal, TypeAlias
 
 from hetune.costmodel.evaluate import baselines, metrics, noise
 from hetune.costmodel.evaluate.metrics import (
-    DEFAULT,
     FIXED,
     ORACLE,
     Chooser,
@@ -23,6 +22,7 @@ from hetune.costmodel.evaluate.points import Points, Predictor, merged, predict_
 from hetune.costmodel.features.devices import Rates, default_rates
 from hetune.costmodel.problems import Problem
 from hetune.variants.errors import InputError
+from hetune.variants.plan.choices import VANILLA
 from hetune.variants.registry.sealed_json import sealed, unsealed
 
 MODEL = "cost model"
@@ -113,7 +113,7 @@ def evaluate(
     choosers: Mapping[str, Chooser],
     about: Mapping[str, str] | None = None,
 ) -> Report:
-    """What choosers pick on problems, beside the oracle, the best fixed variant and the default.
+    """What choosers pick on problems, beside the oracle, the best fixed variant and vanilla.
 
     Args:
         problems: Measured inputs that no chooser was trained on.
@@ -129,7 +129,7 @@ def evaluate(
     everyone: dict[str, Chooser] = {
         ORACLE: lambda problem: problem.best.variant,
         FIXED: baselines.best_fixed(problems),
-        DEFAULT: baselines.default,
+        VANILLA: baselines.vanilla,
         **choosers,
     }
     return Report(tuple(_judge(problem, everyone) for problem in problems), dict(about or {}))

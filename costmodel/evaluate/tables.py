@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hetune.costmodel.evaluate import baselines
-from hetune.costmodel.evaluate.metrics import DEFAULT, FIXED, ORACLE, ROOFLINE, Score
+from hetune.costmodel.evaluate.metrics import FIXED, ORACLE, ROOFLINE, Score
 from hetune.costmodel.evaluate.report import MODEL, Facet, Report
+from hetune.variants.plan.choices import VANILLA
 
 _NONE = "–"
 _MOST = 10_000
@@ -25,7 +26,7 @@ _ORDER = (
     baselines.BY_GRAPH,
     baselines.PYG,
     baselines.FIRST_RUN,
-    DEFAULT,
+    VANILLA,
 )
 _FACETS = {"layer": "layer", "family": "graph family", "graph": "graph", "widths": "widths",
            "threads": "threads"}  # fmt: skip
@@ -104,7 +105,7 @@ def comparison_table(report: Report) -> TextTable:
     """All choosers against the best fixed variant and others, and what they cost."""
     header = (
         "chooser", "slower than best fixed", "clearly slower", "at worst",
-        "speed-up over best fixed", "over default", "over roofline", "choosing, in runs",
+        "speed-up over best fixed", "over vanilla", "over roofline", "choosing, in runs",
     )  # fmt: skip
     rows = tuple(
         (

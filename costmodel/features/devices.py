@@ -55,7 +55,7 @@ def rates_from(device: Device, record: Mapping[str, Any]) -> Rates:
     kind = type(default_rates(device))
     names = {field.name for field in fields(kind)}
     if device == "cpu":
-        record = {"exchange_seconds": 0.0, **record}  # which older ones do not know
+        record = {"exchange_seconds": 0.0, **record}  # older records lack it
     if record.keys() != names:
         raise ValueError(f"rates: expected {sorted(names)}, found {sorted(record)}")
     for name, value in record.items():

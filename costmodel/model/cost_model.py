@@ -237,7 +237,7 @@ class CostModel:
     def tie(self) -> float:
         """How many times as long as the least one the default variant's prediction may be.
 
-        No less than `LEAST_TIES`: models of before that was known have learned less.
+        No less than `LEAST_TIES`: older models have learned smaller ones.
         """
         return max(self.manifest.tie, LEAST_TIES[self.manifest.device])
 

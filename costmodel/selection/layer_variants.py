@@ -27,7 +27,7 @@ def variants_for(
     """The variants of a layer.
 
     Args:
-        layer: A module that `hetune.compile` supports, a program, or a preset's name.
+        layer: As of `Selector.choose`.
         widths: As of `Selector.choose`.
         heads: Of a layer given by name.
         device: What they are made for.

@@ -173,7 +173,7 @@ class Selector:
         """The variant that should run fastest.
 
         Args:
-            layer: A module that `hetune.compile` supports, a program, or a name of
+            layer: A layer of `hetune.nn`, one of PyG's relational ones, a program, or a name of
                 `hetune.variants.frontend.presets` for that layer with default options.
             graph: What to run on.
             widths: Of the rows in and out (one number for both), for a layer given by name.
@@ -185,7 +185,7 @@ class Selector:
             precision: As of `hetune.compile`.
 
         Raises:
-            VariantError: The module is not supported.
+            VariantError: The module is another one, such as a traced layer.
             InputError: There is no such layer, its widths are missing or do not fit, the limit is
                 no integer, or the runs are no positive number.
             MemoryLimitError: No variant fits the limit.
@@ -270,7 +270,7 @@ class Selector:
             precision: As of `choose`.
 
         Raises:
-            VariantError: The module is not supported.
+            VariantError: The module is another one, such as a traced layer.
         """
         graph = HeteroGraph(np.array([0]), np.array([1]))
         of = OF_EVERY_FAMILY if layer is None else layer

@@ -44,7 +44,7 @@ class Planner:
     """Chooses among the units of some problems.
 
     Attributes:
-        views: The problems.
+        views: Variants of each problem, as sums of launches.
         machine: Rates for the roofline model.
         members: Of the committee; at least two.
         seed: Of everything that is drawn.

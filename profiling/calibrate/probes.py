@@ -13,6 +13,7 @@ from torch import Tensor
 
 from hetune.variants.backends.base import Backend
 from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.graph.float_memory import allocate
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.gpu_schedule import AnySchedule
@@ -23,7 +24,6 @@ from hetune.variants.kernel.verify import verify
 from hetune.variants.kernel.walk import writes
 from hetune.variants.registry import load_packaged
 from hetune.variants.runtime.domain import Domain
-from hetune.variants.runtime.workspace import allocate
 
 ROW_BYTES = 256
 """Of a gathered row: 64 floats."""

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, select
 
 from hetune.profiling.jobs.records import State
-from hetune.profiling.store.job_tables import jobs, log, units
+from hetune.profiling.store.job_tables import jobs, log, tasks
 from hetune.profiling.store.schema import lock
 from hetune.profiling.store.store import Store
 from hetune.profiling.units import ProblemSpec, Unit
@@ -22,7 +22,7 @@ LARGEST_ID = 2**63 - 1
 class Database:
     """The tables of jobs in a store.
 
-    Whoever changes a unit and its job locks the unit first, then the job, and never two units:
+    Whoever changes a task and its job locks the task first, then the job, and never two tasks:
     so nobody waits in a circle.
 
     Args:
@@ -40,7 +40,7 @@ class Database:
         """All of it or nothing; SQLite lets in one at a time.
 
         Args:
-            exclusive: Measurements or units are added: PostgreSQL,
+            exclusive: Measurements or tasks are added: PostgreSQL,
                 too, lets in one of those at a time.
         """
         with self.store.transaction() as connection:
@@ -73,10 +73,10 @@ def one_job(connection: Connection, id: int, *, locked: bool = False) -> Row[Any
     return row
 
 
-def members_of(unit: Row[Any]) -> tuple[Unit, ...]:
-    """The variants on the problem that a unit of a job asks for; not those of a training."""
-    problem = ProblemSpec.from_dict(unit.problem)
-    return tuple(Unit(problem, variant, plan) for variant, plan in unit.variants)
+def members_of(task: Row[Any]) -> tuple[Unit, ...]:
+    """The variants on the problem that a task of a job asks for; not those of a training."""
+    problem = ProblemSpec.from_dict(task.problem)
+    return tuple(Unit(problem, variant, plan) for variant, plan in task.variants)
 
 
 def add_log_line(connection: Connection, job: int, now: datetime, text: str) -> None:
@@ -85,15 +85,15 @@ def add_log_line(connection: Connection, job: int, now: datetime, text: str) -> 
 
 
 def update_state(connection: Connection, job: Row[Any], now: datetime) -> None:
-    """Makes a job final if nothing of it runs, or can: call after each change of its units.
+    """Makes a job final if nothing of it runs, or can: call after each change of its tasks.
 
     Args:
         connection: Of a transaction.
         job: The job's row, locked.
         now: For `finished`.
     """
-    columns = (units.c.is_training, units.c.state)
-    counted = select(*columns, func.count()).where(units.c.job == job.id).group_by(*columns)
+    columns = (tasks.c.is_training, tasks.c.state)
+    counted = select(*columns, func.count()).where(tasks.c.job == job.id).group_by(*columns)
     counts = {
         (training, State(state)): count for training, state, count in connection.execute(counted)
     }
@@ -108,8 +108,8 @@ def update_state(connection: Connection, job: Row[Any], now: datetime) -> None:
         return
     elif at[State.FAILED] or training is State.FAILED:
         state = State.FAILED
-        failed = select(units.c.error).where(units.c.job == job.id, units.c.state == State.FAILED)
-        error = connection.execute(failed.order_by(units.c.id).limit(1)).scalar_one()
+        failed = select(tasks.c.error).where(tasks.c.job == job.id, tasks.c.state == State.FAILED)
+        error = connection.execute(failed.order_by(tasks.c.id).limit(1)).scalar_one()
     elif training is State.QUEUED:
         return
     else:

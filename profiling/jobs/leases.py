@@ -1,4 +1,4 @@
-"""Leases on units of jobs, for workers. A lease that has ended writes nothing (ADR 21)."""
+"""Leases on tasks of jobs, for workers. A lease that has ended writes nothing (ADR 21)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hetune.profiling.jobs.outage import Outage
 from hetune.profiling.jobs.records import Lease, MeasureTask, State, Trains, TrainTask
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.records import Measurement
-from hetune.profiling.store.job_tables import jobs, units
+from hetune.profiling.store.job_tables import jobs, tasks
 from hetune.profiling.store.rows import clean
 from hetune.profiling.store.store import AddedCounts, Store
 from hetune.variants.errors import InputError, LeaseError
@@ -33,20 +33,20 @@ from hetune.variants.kernel.device import Device
 LEASE_SECONDS = 60.0
 """How long a worker may be silent."""
 ATTEMPTS = 3
-"""How often a unit is leased before it is given up."""
+"""How often a task is leased before it is given up."""
 
 
 class Leases:
-    """Lends units of jobs, and takes back what they gave. Safe with many threads and processes.
+    """Lends tasks of jobs, and takes back what they gave. Safe with many threads and processes.
 
     A worker claims, says every now and then that it lives, and completes or fails what it has.
-    Who is silent for too long may lose its unit to another; then it gets a `LeaseError` and has
+    Who is silent for too long may lose its task to another; then it gets a `LeaseError` and has
     written nothing. Leases that ended while the database was away are prolonged once.
 
     Args:
         store: Where measurements and jobs are; stays the caller's.
         seconds: How long a lease lasts from the last heartbeat.
-        attempts: How often a unit is leased before it is given up.
+        attempts: How often a task is leased before it is given up.
         trains: Which trainings are leased, and whether anything else is.
         clock: Tells the time in UTC; by default the database's.
 
@@ -78,9 +78,9 @@ class Leases:
         *,
         devices: Sequence[Device] = ("cpu",),
     ) -> Lease | None:
-        """Takes a unit: of the oldest job that this machine may measure, the next one.
+        """Takes a task: of the oldest job that this machine may measure, the next one.
 
-        Units whose worker was silent for too long are taken before new ones; those that were leased
+        Tasks whose worker was silent for too long are taken before new ones; those that were leased
         too often, or whose job was cancelled, are given up on the way. Training comes when all else
         of its job succeeded.
 
@@ -95,19 +95,19 @@ class Leases:
         owner = clean(owner)
         while True:
             with self._asking() as (connection, now):
-                unit = connection.execute(claimable(machine, devices, self._trains, now)).first()
-                if unit is None:
+                task = connection.execute(claimable(machine, devices, self._trains, now)).first()
+                if task is None:
                     return None
-                job = one_job(connection, unit.job, locked=True)
-                anywhere = unit.is_training and self._trains in (Trains.ALL, Trains.ONLY)
+                job = one_job(connection, task.job, locked=True)
+                anywhere = task.is_training and self._trains in (Trains.ALL, Trains.ONLY)
                 is_its = anywhere or job.machine in (None, machine)
                 if job.state not in OPEN or not (is_its or job.cancel_requested):
                     continue  # somebody was faster
-                if unit.state == State.RUNNING and not self._taken_back(connection, unit, job, now):
+                if task.state == State.RUNNING and not self._taken_back(connection, task, job, now):
                     continue
                 if job.cancel_requested:
                     continue
-                return self._leased(connection, unit, job, now, owner, machine)
+                return self._leased(connection, task, job, now, owner, machine)
 
     def heartbeat(self, lease: Lease) -> bool:
         """Prolongs a lease.
@@ -118,16 +118,16 @@ class Leases:
         Raises:
             LeaseError: The lease has ended.
         """
-        with self._held(lease) as (connection, unit, now):
-            change = units.update().where(units.c.id == unit.id)
+        with self._held(lease) as (connection, task, now):
+            change = tasks.update().where(tasks.c.id == task.id)
             connection.execute(change.values(heartbeat=now, lease_expires=now + self._length))
-            wanted = select(jobs.c.cancel_requested).where(jobs.c.id == unit.job)
+            wanted = select(jobs.c.cancel_requested).where(jobs.c.id == task.job)
             return not connection.execute(wanted).scalar_one()
 
     def complete(
         self, lease: Lease, measurements: Iterable[Measurement], fingerprint: Fingerprint
     ) -> AddedCounts:
-        """Stores what was measured, and that the unit is done: both or neither.
+        """Stores what was measured, and that the task is done: both or neither.
 
         What was known of some variants before need not be given. Completing again what was
         completed under the same lease changes nothing, so that a worker that heard no answer may
@@ -144,16 +144,16 @@ class Leases:
             StoreError: A measurement contradicts itself, or the database fails.
         """
         batch, store = list(measurements), self._database.store
-        with self._held(lease, measuring=True, or_completed=True) as (connection, unit, now):
-            if unit.is_training or fingerprint.digest != unit.machine:
+        with self._held(lease, measuring=True, or_completed=True) as (connection, task, now):
+            if task.is_training or fingerprint.digest != task.machine:
                 raise InputError("the lease is not one to measure something on this machine")
-            wanted = [member.key for member in members_of(unit)]
+            wanted = [member.key for member in members_of(task)]
             if not {found.unit for found in batch} <= set(wanted):
                 raise InputError("measurements of other units than those that were leased")
-            if unit.state == State.SUCCEEDED:
+            if task.state == State.SUCCEEDED:
                 return AddedCounts(0, len(batch))
             added = store.add_within(connection, batch, fingerprint)
-            if missing := set(wanted) - store.done_within(connection, unit.machine, wanted):
+            if missing := set(wanted) - store.done_within(connection, task.machine, wanted):
                 raise InputError(
                     f"{len(missing)} of {len(wanted)} variants were not measured: measure them all"
                 )
@@ -162,7 +162,7 @@ class Leases:
             known = len(wanted) - len(batch)
             said += f"{', ' if said else ''}{known} known before" if known else ""
             ended = {"state": State.SUCCEEDED.value, "endings": dict(endings), "error": ""}
-            self._end(connection, unit, now, ended, f"unit {unit.id} measured: {said}")
+            self._end(connection, task, now, ended, f"task {task.id} measured: {said}")
             return added
 
     def complete_training(self, lease: Lease, model: str) -> None:
@@ -176,36 +176,36 @@ class Leases:
             LeaseError: The lease has ended.
             InputError: It is no lease to train.
         """
-        with self._held(lease, or_completed=True) as (connection, unit, now):
-            if not unit.is_training:
+        with self._held(lease, or_completed=True) as (connection, task, now):
+            if not task.is_training:
                 raise InputError("the lease is not one to train a cost model")
-            if unit.state != State.SUCCEEDED:
-                one_job(connection, unit.job, locked=True)
-                change = jobs.update().where(jobs.c.id == unit.job)
+            if task.state != State.SUCCEEDED:
+                one_job(connection, task.job, locked=True)
+                change = jobs.update().where(jobs.c.id == task.job)
                 connection.execute(change.values(model=model))
                 ended = {"state": State.SUCCEEDED.value, "error": ""}
-                self._end(connection, unit, now, ended, f"trained: {model}")
+                self._end(connection, task, now, ended, f"trained: {model}")
 
     def fail(self, lease: Lease, error: str, *, final: bool = False) -> None:
-        """Gives a unit back that could not be done; it is leased again unless it was too often.
+        """Gives a task back that could not be done; it is leased again unless it was too often.
 
         Args:
             lease: What could not be done.
             error: What went wrong, for a reader.
-            final: It would go wrong again: the unit is given up at once.
+            final: It would go wrong again: the task is given up at once.
 
         Raises:
             LeaseError: The lease has ended.
         """
-        with self._held(lease) as (connection, unit, now):
-            given_up = final or unit.attempt >= self._attempts
+        with self._held(lease) as (connection, task, now):
+            given_up = final or task.attempt >= self._attempts
             error = clean(error)
             state = State.FAILED if given_up else State.QUEUED
-            text = f"unit {unit.id} {'given up' if given_up else 'failed'}: {error}"
-            self._end(connection, unit, now, {"state": state.value, "error": error}, text)
+            text = f"task {task.id} {'given up' if given_up else 'failed'}: {error}"
+            self._end(connection, task, now, {"state": state.value, "error": error}, text)
 
     def release(self, lease: Lease, why: str = "") -> None:
-        """Gives a unit back that was not done; this does not count as an attempt.
+        """Gives a task back that was not done; this does not count as an attempt.
 
         Args:
             lease: What was not done.
@@ -214,10 +214,10 @@ class Leases:
         Raises:
             LeaseError: The lease has ended.
         """
-        with self._held(lease) as (connection, unit, now):
-            given = {"state": State.QUEUED.value, "attempt": unit.attempt - 1}
-            text = f"unit {unit.id} given back{why and ': '}{clean(why)}"
-            self._end(connection, unit, now, given, text)
+        with self._held(lease) as (connection, task, now):
+            given = {"state": State.QUEUED.value, "attempt": task.attempt - 1}
+            text = f"task {task.id} given back{why and ': '}{clean(why)}"
+            self._end(connection, task, now, given, text)
 
     @contextmanager
     def _asking(self, *, exclusive: bool = False) -> Iterator[tuple[Connection, datetime]]:
@@ -233,87 +233,87 @@ class Leases:
     def _held(
         self, lease: Lease, *, measuring: bool = False, or_completed: bool = False
     ) -> Iterator[tuple[Connection, Row[Any], datetime]]:
-        """A transaction with the unit of a lease that has not ended, locked.
+        """A transaction with the task of a lease that has not ended, locked.
 
         Args:
             lease: The lease.
             measuring: Measurements are added, too.
-            or_completed: A lease that ended with its unit's success will do, too.
+            or_completed: A lease that ended with its task's success will do, too.
         """
         with self._asking(exclusive=measuring) as (connection, now):
-            wanted = select(units).where(units.c.id == lease.unit, units.c.token == lease.token)
-            unit = connection.execute(wanted.with_for_update()).first()
-            if unit is None:
+            wanted = select(tasks).where(tasks.c.id == lease.task, tasks.c.token == lease.token)
+            task = connection.execute(wanted.with_for_update()).first()
+            if task is None:
                 raise _ended(lease)
-            # Whose time is over has its unit still, as long as nobody else has taken it.
-            if unit.state != State.RUNNING and not (or_completed and unit.state == State.SUCCEEDED):
+            # Whose time is over has its task still, as long as nobody else has taken it.
+            if task.state != State.RUNNING and not (or_completed and task.state == State.SUCCEEDED):
                 raise _ended(lease)
-            yield connection, unit, now
+            yield connection, task, now
 
     def _leased(
         self,
         connection: Connection,
-        unit: Row[Any],
+        task: Row[Any],
         job: Row[Any],
         now: datetime,
         owner: str,
         machine: str,
     ) -> Lease:
-        """Lends a unit, which is locked, as its job is."""
+        """Lends a task, which is locked, as its job is."""
         values = {
             "state": State.RUNNING.value,
-            "attempt": unit.attempt + 1,
-            "token": unit.token + 1,
+            "attempt": task.attempt + 1,
+            "token": task.token + 1,
             "owner": owner,
             "machine": machine,
             "heartbeat": now,
             "lease_expires": now + self._length,
         }
-        leased = units.update().where(units.c.id == unit.id).values(**values).returning(units)
+        leased = tasks.update().where(tasks.c.id == task.id).values(**values).returning(tasks)
         row = connection.execute(leased).one()
-        measured_on = (job.machine or machine) if unit.is_training else machine
+        measured_on = (job.machine or machine) if task.is_training else machine
         begun = {"state": State.RUNNING.value, "machine": measured_on}
         started = jobs.update().where(jobs.c.id == job.id)
         connection.execute(started.values(started=job.started or now, **begun))
         add_log_line(
-            connection, job.id, now, f"unit {row.id} leased to {owner}, attempt {row.attempt}"
+            connection, job.id, now, f"task {row.id} leased to {owner}, attempt {row.attempt}"
         )
         return self._lease(connection, row, one_job(connection, job.id))
 
-    def _lease(self, connection: Connection, unit: Row[Any], job: Row[Any]) -> Lease:
-        """The last lease of a unit that was leased."""
-        if unit.is_training:
+    def _lease(self, connection: Connection, task: Row[Any], job: Row[Any]) -> Lease:
+        """The last lease of a task that was leased."""
+        if task.is_training:
             work: MeasureTask | TrainTask = TrainTask(device_of(connection, job.id))
         else:
-            members = members_of(unit)
+            members = members_of(task)
             keys = [member.key for member in members]
-            known = self._database.store.done_within(connection, unit.machine, keys)
+            known = self._database.store.done_within(connection, task.machine, keys)
             work = MeasureTask(members, Limits(**job.limits), frozenset(known))
         return Lease(
-            unit=unit.id,
+            task=task.id,
             job=job.id,
             campaign=job.campaign,
-            token=unit.token,
-            owner=unit.owner,
-            machine=job.machine if unit.is_training else unit.machine,
-            attempt=unit.attempt,
-            expires=unit.lease_expires,
+            token=task.token,
+            owner=task.owner,
+            machine=job.machine if task.is_training else task.machine,
+            attempt=task.attempt,
+            expires=task.lease_expires,
             work=work,
         )
 
     def _taken_back(
-        self, connection: Connection, unit: Row[Any], job: Row[Any], now: datetime
+        self, connection: Connection, task: Row[Any], job: Row[Any], now: datetime
     ) -> bool:
-        """Ends the lease of a silent worker; whether the unit may be leased again."""
-        text = f"unit {unit.id}: {unit.owner} was silent for too long"
+        """Ends the lease of a silent worker; whether the task may be leased again."""
+        text = f"task {task.id}: {task.owner} was silent for too long"
         add_log_line(connection, job.id, now, text)
-        if not job.cancel_requested and unit.attempt < self._attempts:
+        if not job.cancel_requested and task.attempt < self._attempts:
             return True
         given_up = State.CANCELLED if job.cancel_requested else State.FAILED
         error = (
-            f"its workers were silent for too long, {unit.attempt} times; the last was {unit.owner}"
+            f"its workers were silent for too long, {task.attempt} times; the last was {task.owner}"
         )
-        change = units.update().where(units.c.id == unit.id)
+        change = tasks.update().where(tasks.c.id == task.id)
         connection.execute(change.values(state=given_up.value, error=error))
         update_state(connection, job, now)
         return False
@@ -321,15 +321,15 @@ class Leases:
     def _end(
         self,
         connection: Connection,
-        unit: Row[Any],
+        task: Row[Any],
         now: datetime,
         values: dict[str, Any],
         text: str,
     ) -> None:
         """Ends a lease that holds."""
-        change = units.update().where(units.c.id == unit.id)
+        change = tasks.update().where(tasks.c.id == task.id)
         connection.execute(change.values(**values))
-        job = one_job(connection, unit.job, locked=True)
+        job = one_job(connection, task.job, locked=True)
         add_log_line(connection, job.id, now, text)
         update_state(connection, job, now)
 
@@ -337,6 +337,6 @@ class Leases:
 def _ended(lease: Lease) -> LeaseError:
     """The error of who comes with a lease that has ended."""
     return LeaseError(
-        f"the lease of {lease.owner} on unit {lease.unit} of job {lease.job} has ended, and "
-        "nothing was written: claim another unit"
+        f"the lease of {lease.owner} on task {lease.task} of job {lease.job} has ended, and "
+        "nothing was written: claim another task"
     )

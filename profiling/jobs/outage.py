@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from hetune.profiling.jobs.database import Database
 from hetune.profiling.jobs.records import State
-from hetune.profiling.store.job_tables import units
+from hetune.profiling.store.job_tables import tasks
 from hetune.variants.errors import StoreError
 
 
@@ -48,10 +48,10 @@ class Outage:
         with database.transaction(exclusive=True) as connection:
             until = database.now(connection) + self._length
             held = (
-                units.c.state == State.RUNNING.value,
-                units.c.lease_expires > self._last,
-                units.c.lease_expires < until,
+                tasks.c.state == State.RUNNING.value,
+                tasks.c.lease_expires > self._last,
+                tasks.c.lease_expires < until,
             )
             if self._last is not None:
-                connection.execute(units.update().where(*held).values(lease_expires=until))
+                connection.execute(tasks.update().where(*held).values(lease_expires=until))
         self._is_away = False

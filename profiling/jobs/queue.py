@@ -18,7 +18,7 @@ from hetune.profiling.campaign import Campaign, each_unit
 from hetune.profiling.jobs.database import Database, add_log_line, one_job, update_state
 from hetune.profiling.jobs.records import Job, JobProgress, LogLine, State
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.store.job_tables import jobs, log, units
+from hetune.profiling.store.job_tables import jobs, log, tasks
 from hetune.profiling.store.rows import clean
 from hetune.profiling.store.store import Store
 from hetune.profiling.units import ProblemSpec, Unit
@@ -148,7 +148,7 @@ class JobQueue:
                     "created": now,
                 },
             ).scalar_one()
-            connection.execute(units.insert(), [{**row, "job": job} for row in rows])
+            connection.execute(tasks.insert(), [{**row, "job": job} for row in rows])
             what = f"{_counted(len(keys), 'variant')} of {_counted(len(members), 'problem')}"
             add_log_line(connection, job, now, f"submitted: {what}")
             return _job(connection, one_job(connection, job))
@@ -270,8 +270,8 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _job(connection: Connection, row: Row[Any]) -> Job:
-    columns = (units.c.state, func.count(), func.sum(units.c.size))
-    counted = select(*columns).where(units.c.job == row.id, units.c.is_training.is_(False))
+    columns = (tasks.c.state, func.count(), func.sum(tasks.c.size))
+    counted = select(*columns).where(tasks.c.job == row.id, tasks.c.is_training.is_(False))
     found = {
         state: (n, size) for state, n, size in connection.execute(counted.group_by(columns[0]))
     }

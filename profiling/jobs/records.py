@@ -12,7 +12,7 @@ from hetune.variants.kernel.device import Device
 
 
 class State(StrEnum):
-    """Where a job is, or a unit of it."""
+    """Where a job is, or a task of it."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -62,7 +62,7 @@ class Job:
         model: Id of the cost model that it trained, in the model registry; None if it has none yet.
         error: Why it failed; empty if it did not.
         created: When it was submitted, in UTC.
-        started: When its first unit was leased; None if none was yet.
+        started: When its first task was leased; None if none was yet.
         finished: When it became final; None if it is not.
     """
 
@@ -130,21 +130,21 @@ class TrainTask:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A unit that a worker has for a time, and alone.
+    """A task that a worker has for a time, and alone.
 
     Attributes:
-        unit: Number of the unit.
+        task: Number of the task.
         job: Number of its job.
         campaign: The job's campaign, for the records.
-        token: Grows with every lease of the unit: who comes with an older one writes nothing.
+        token: Grows with every lease of the task: who comes with an older one writes nothing.
         owner: Who has it.
         machine: Digest of its machine's fingerprint; to train, of the machine to train for.
-        attempt: Which attempt at the unit it is, from 1.
+        attempt: Which attempt at the task it is, from 1.
         expires: When it ends unless a heartbeat prolongs it, in UTC.
         work: What is to be done.
     """
 
-    unit: int
+    task: int
     job: int
     campaign: str
     token: int

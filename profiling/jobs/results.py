@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, select
 from hetune.profiling.jobs.database import members_of, one_job
 from hetune.profiling.jobs.records import State
 from hetune.profiling.records import Measurement, Status
-from hetune.profiling.store.job_tables import units
+from hetune.profiling.store.job_tables import tasks
 from hetune.profiling.store.reading import PAGE, records
 from hetune.profiling.store.schema import measurements
 from hetune.profiling.store.store import Store
@@ -51,9 +51,9 @@ class Result:
     """A problem of a job.
 
     Attributes:
-        unit: Number of the job's unit.
+        unit: Number of the job's task.
         problem: What was measured.
-        state: Where the unit is.
+        state: Where the task is.
         variants: Those that are measured, the fastest first, those without times last.
     """
 
@@ -71,16 +71,16 @@ def results(store: Store, job: int, *, after: int = 0, limit: int = 20) -> tuple
     Args:
         store: With jobs.
         job: Its number.
-        after: Only units with larger numbers: the last one of the page before.
+        after: Only tasks with larger numbers: the last one of the page before.
         limit: Most that are given, `MOST_RESULTS` at most.
 
     Raises:
         NotFoundError: There is no such job.
     """
     wanted = (
-        select(units)
-        .where(units.c.job == job, units.c.is_training.is_(False), units.c.id > after)
-        .order_by(units.c.id)
+        select(tasks)
+        .where(tasks.c.job == job, tasks.c.is_training.is_(False), tasks.c.id > after)
+        .order_by(tasks.c.id)
         .limit(min(limit, MOST_RESULTS))
     )
     with store.reading() as connection:

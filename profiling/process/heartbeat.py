@@ -1,4 +1,4 @@
-"""A few bytes that a worker writes and its parent looks at: what is at work, and is it moving."""
+"""Bytes that the measuring process writes and its parent reads: what is at work, and moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a supervisor and its worker send each other, as JSON: nothing that is read can run code."""
+"""What a supervisor and its measuring process say, as JSON: nothing read can run code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hetune.variants.program.labeled import LabeledProgram
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a worker is to measure.
+    """What the process is to measure.
 
     Attributes:
         problem: The problem.

@@ -1,4 +1,4 @@
-"""Keeps a worker process at work, and turns its crashes, hangs and hunger into records."""
+"""Keeps the measuring process at work, and turns its crashes, hangs and hunger into records."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class Supervisor(Closeable):
     Args:
         limits: Of every problem. A step of a unit that takes longer than `unit_seconds` is ended.
         seed: Of the inputs and the orders.
-        command: Starts a worker.
+        command: Starts the process.
         clock: Seconds.
 
     Attributes:
         limits: As given; may be changed between problems.
-        restarts: How many workers were lost.
+        restarts: How many processes were lost.
         look: Called a few times a second while something is measured; what it raises ends that.
     """
 
@@ -80,7 +80,7 @@ class Supervisor(Closeable):
     def measure(self, units: Sequence[Unit], stamp: Stamp) -> list[Measurement]:
         """Measures units of one problem together; a record for each, in their order.
 
-        The unit that was at work when the worker was lost is recorded as lost, and the others are
+        The unit that was at work when the process was lost is recorded as lost, and the others are
         measured again without it. Where no unit was at work, all that are left are lost.
 
         Raises:
@@ -143,7 +143,7 @@ class Supervisor(Closeable):
 
 
 class _Process:
-    """A worker that runs.
+    """A measuring process that runs.
 
     Raises:
         WorkerError: It cannot be started.

@@ -1,4 +1,4 @@
-"""The process that measures: problem after problem, until its parent goes away.
+"""The measuring process: problem after problem, until its parent goes away. No worker of jobs.
 
 Run by `hetune.profiling.process.supervisor` as ``python -m hetune.profiling.process.worker``, with
 the descriptors of a heartbeat and of a connection as its arguments. Whatever goes wrong with a
@@ -161,7 +161,7 @@ def _orders(parent: Connection) -> Iterator[Order]:
         with suppress(EOFError, OSError):
             while True:
                 orders.put(parent.recv_bytes())
-        os._exit(0)  # a worker without a parent would only disturb the next one's measurements
+        os._exit(0)  # without a parent it would only disturb the next one's measurements
 
     threading.Thread(target=read, daemon=True).start()
     while True:

@@ -82,5 +82,5 @@ def _is_time(seconds: float) -> bool:
 
 
 def _is_share(number: float, most: float) -> bool:
-    """Not a number is what was not measured."""
+    """Whether it is a share of at most that. NaN: not measured."""
     return math.isnan(number) or 0 <= number <= most

@@ -19,6 +19,7 @@ from hetune.profiling.store.engines import Shared, acquire, opened, release
 from hetune.profiling.store.faults import explained
 from hetune.profiling.store.server import server_engine
 from hetune.variants.errors import StoreError
+from hetune.variants.extras import installing
 
 SECONDS = 10.0
 """How long a database may take to answer, where HETUNE_STORE_SECONDS does not say."""
@@ -121,7 +122,7 @@ def _engine(address: Address) -> Engine:
         return server_engine(address.url, address.seconds)
     except ImportError:
         raise StoreError(
-            f"the store {address.place} needs a driver: pip install 'hetune[postgresql]'"
+            f"the store {address.place} needs a driver: {installing('postgresql')}"
         ) from None
 
 

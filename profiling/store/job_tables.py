@@ -36,8 +36,8 @@ jobs = Table(
     sqlite_autoincrement=True,
 )
 
-# A unit that is queued in a job that is final was never begun, and counts as cancelled.
-units = Table(
+# A task that is queued in a job that is final was never begun, and counts as cancelled.
+tasks = Table(
     "profiling_job_units",
     metadata,
     Column("id", Id, primary_key=True),

@@ -75,7 +75,7 @@ class IdleGate:
         self._activity = activity
         self._least, self._most = seconds, most
         self.seconds = seconds
-        self._since: ActivityCount | None = None
+        self._idle_count: ActivityCount | None = None
 
     def wait(self, stopped: Callable[[float], bool]) -> bool:
         """Waits until nothing was done for a while.
@@ -88,12 +88,12 @@ class IdleGate:
         """
         while True:
             seen = self._activity.read()
-            if seen == self._since:
+            if seen == self._idle_count:
                 return True
             if stopped(self.seconds):
                 return False
             if not seen.running and self._activity.read() == seen:
-                self._since = seen
+                self._idle_count = seen
                 return True
 
     def check(self) -> None:
@@ -102,7 +102,7 @@ class IdleGate:
         Raises:
             InterferenceError: The service is not idle any more.
         """
-        if self._activity.read() != self._since:
+        if self._activity.read() != self._idle_count:
             raise InterferenceError
 
     @contextmanager

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class ProcessLostError(Exception):
-    """The process that worked on a unit was lost: that may be the unit's fault."""
+    """The process that worked on a task was lost: that may be the task's fault."""
 
 
 class Retry:
@@ -66,7 +66,7 @@ def may_pass(error: BaseException) -> bool:
 
 
 def is_machine_fault(error: BaseException) -> bool:
-    """Whether not the unit but the machine is at fault: no disk, no process, no database."""
+    """Whether not the task but the machine is at fault: no disk, no process, no database."""
     if isinstance(error, HetuneError):
         causes = (error, error.__cause__)
         return isinstance(error, WorkerError) or any(isinstance(e, OSError) for e in causes)

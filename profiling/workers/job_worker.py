@@ -1,4 +1,4 @@
-"""A worker: claims units of jobs, measures or trains, and gives back what came of it."""
+"""A worker: claims tasks of jobs, measures or trains, and gives back what came of it."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ class Measures(Protocol):
 
 
 class JobWorker:
-    """Works on jobs, one unit at a time, and alone on its machine.
+    """Works on jobs, one task at a time, and alone on its machine.
 
     While it works, a thread says so to the database. Cancelled jobs end with the problem that is
     being measured: its measurements are kept.
 
     Args:
-        leases: Of the jobs' units; stay the caller's.
+        leases: Of the jobs' tasks; stay the caller's.
         supervisor: Measures; stays the caller's. Not needed where trainings only are leased.
         train: Trains a cost model for a machine, by the digest of its fingerprint, and a device;
             gives the model's id. Not needed where none are leased.
         owner: Its name; by default the machine's, and the process's number.
-        lock: A file that is locked while a unit is worked on; by default one of the user's.
+        lock: A file that is locked while a task is worked on; by default one of the user's.
         machine: What is measured on; by default this machine.
         devices: Of that machine, if it is another one: who measures there keeps it for itself, and
             no file is locked here.
@@ -100,10 +100,10 @@ class JobWorker:
             supervisor.look = self._look
 
     def step(self, *, wait: bool = False) -> bool:
-        """Works on one unit, if there is one and nobody else on this machine measures or asks.
+        """Works on one task, if there is one and nobody else on this machine measures or asks.
 
-        What a problem of the unit raises is the unit's failure, and not raised here. Where the
-        machine is at fault, or Ctrl-C ends it, the unit is given back, which is no attempt. What
+        What a problem of the task raises is the task's failure, and not raised here. Where the
+        machine is at fault, or Ctrl-C ends it, the task is given back, which is no attempt. What
         was measured is kept while the database is away, and given to it later.
 
         Args:
@@ -208,7 +208,7 @@ class JobWorker:
             raise
 
     def _went_wrong(self, lease: Lease, error: Exception) -> None:
-        """Gives a unit back; only a fault of its own is an attempt."""
+        """Gives a task back; only a fault of its own is an attempt."""
         if may_pass(error):
             raise error  # nobody is there to be told
         text = message_of(error)
@@ -227,7 +227,7 @@ class JobWorker:
             self._fail(lease, text, final=False)
 
     def _give(self, lease: Lease, what: str, do: Callable[[], object]) -> None:
-        """Gives the database what came of a unit, however long that is away.
+        """Gives the database what came of a task, however long that is away.
 
         Raises:
             LeaseError: The lease has ended.
@@ -301,4 +301,4 @@ class JobWorker:
 
 
 def _of(lease: Lease) -> str:
-    return f"unit {lease.unit} of job {lease.job}"
+    return f"task {lease.task} of job {lease.job}"

@@ -26,7 +26,7 @@ _LOOK_SECONDS = 0.2
 
 
 def ray_resources(machine: Fingerprint) -> dict[str, int]:
-    """What ``ray start --resources`` takes so that a machine measures: one unit at a time."""
+    """What ``ray start --resources`` takes so that a machine measures: one task at a time."""
     return {f"{_RESOURCE}{machine.digest}": 1}
 
 
@@ -63,7 +63,7 @@ class RayNode:
 
 
 class RayMachine(Closeable):
-    """Measures on a node (`Measures`), alone there, from the first unit until it is closed.
+    """Measures on a node (`Measures`), alone there, from the first task until it is closed.
 
     Args:
         ray: The module, connected.
@@ -112,7 +112,7 @@ class RayMachine(Closeable):
             WorkerError: As of `describe`, or something else measures; or as there.
         """
         if self._actor is None:
-            self.describe()  # a node that is lost before it begins is not the units' fault
+            self.describe()  # a node that is lost before it begins is not the task's fault
         found: list[Measurement] = self._ask("measure", tuple(units), stamp, self.limits)
         return found
 
@@ -141,7 +141,7 @@ class RayMachine(Closeable):
     def _start(self) -> Any:
         """A process that waits until it has the machine for itself.
 
-        Ray does not retry: units that are lost again and again are counted by the job.
+        Ray does not retry: tasks that are lost again and again are counted by the job.
         """
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

@@ -1,4 +1,4 @@
-"""A worker whose units are measured on the machines of a Ray cluster."""
+"""A worker whose tasks are measured on the machines of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _log = logging.getLogger(__name__)
 
 
 class RayWorker:
-    """Works on jobs with the machines of a cluster: units are leased here, and measured there.
+    """Works on jobs with the machines of a cluster: tasks are leased here, and measured there.
 
-    Only this process uses the store. Machines may come and go. A unit whose machine is lost is
+    Only this process uses the store. Machines may come and go. A task whose machine is lost is
     leased again, which counts as another attempt. Cost models are not trained.
 
     Args:

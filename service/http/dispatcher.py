@@ -26,7 +26,7 @@ from hetune.service.http.receiving import Bodies
 T = TypeVar("T")
 _CHANGING = 2
 _WATCHING = 32
-_ASKING = 8
+_DATABASE_THREADS = 8
 _LOOK_SECONDS = 0.05
 
 
@@ -56,7 +56,7 @@ class Dispatcher:
     stopping: threading.Event
     activity: Activity | None
     _computing: ThreadPoolExecutor
-    _asking: ThreadPoolExecutor
+    _database: ThreadPoolExecutor
 
     @classmethod
     def of(
@@ -91,7 +91,7 @@ class Dispatcher:
             stopping or threading.Event(),
             activity,
             ThreadPoolExecutor(1, "hetune-compute"),
-            ThreadPoolExecutor(_ASKING, "hetune-database"),
+            ThreadPoolExecutor(_DATABASE_THREADS, "hetune-database"),
         )
 
     @asynccontextmanager
@@ -107,7 +107,7 @@ class Dispatcher:
             yield await read(request, held, most, self.service.limits)
 
     @asynccontextmanager
-    async def asked(self, request: Request, most: int) -> AsyncIterator[Content]:
+    async def received(self, request: Request, most: int) -> AsyncIterator[Content]:
         """A body, as `body` gives it, and a place among computations as long as the block lasts.
 
         Raises:
@@ -171,25 +171,25 @@ class Dispatcher:
             warm_up.check_prepared()
             await asyncio.sleep(_LOOK_SECONDS)
 
-    async def aside(self, do: Callable[[], T]) -> T:
+    async def in_thread(self, do: Callable[[], T]) -> T:
         """Does something in a thread of its own, beside computations."""
         return await asyncio.to_thread(self._busy, do)
 
-    async def ask(self, do: Callable[[], T]) -> T:
+    async def in_database(self, do: Callable[[], T]) -> T:
         """Asks the database, in threads for that alone: where it hangs, nothing else does."""
         run, watched = contextvars.copy_context().run, self.service.measurements.outage.watched
-        return await asyncio.get_running_loop().run_in_executor(self._asking, run, watched, do)
+        return await asyncio.get_running_loop().run_in_executor(self._database, run, watched, do)
 
-    async def change(self, do: Callable[[], T]) -> T:
+    async def change_in_database(self, do: Callable[[], T]) -> T:
         """Changes what is in the database, beside computations."""
-        return await self.ask(lambda: self._busy(do))
+        return await self.in_database(lambda: self._busy(do))
 
     def is_idle(self) -> bool:
         """Whether nobody waits for a computation or an upload, and the service is not stopping."""
         inside = self.computing.inside + self.uploading.inside
         return inside == 0 and not self.stopping.is_set()
 
-    async def between(self, do: Callable[[], T]) -> T:
+    async def compute_in_background(self, do: Callable[[], T]) -> T:
         """Does something that nobody waits for in the thread that computes."""
         return await asyncio.wrap_future(self._computing.submit(self._busy, do))
 
@@ -197,7 +197,7 @@ class Dispatcher:
         """Begins nothing more. What is under way is not waited for."""
         self.stopping.set()
         self._computing.shutdown(wait=False, cancel_futures=True)
-        self._asking.shutdown(wait=False, cancel_futures=True)
+        self._database.shutdown(wait=False, cancel_futures=True)
         self.service.close()
 
     def _begun(self, do: Callable[[], T], asked: float) -> T:

@@ -7,8 +7,8 @@ import math
 import time
 
 from hetune.service.core.inference.metrics import Metrics
-from hetune.service.http.access import is_public
 from hetune.service.http.asgi import Scope
+from hetune.service.http.route_scopes import is_public
 from hetune.variants.errors import BusyError
 
 UNMATCHED = "none"
@@ -69,7 +69,7 @@ class RequestObserver:
             fields["key"] = caller
         text = "%s %s: %d, %d bytes in %.6f s%s"
         args = method, route, status, size, seconds, "" if caller is None else f", key {caller}"
-        # As `log` does, but for looking for the line of code, which no line of the log has.
+        # As `log` does, without finding the line of code, which the log does not show.
         _log.handle(_log.makeRecord(_log.name, level, "", 0, text, args, None, extra=fields))
 
 

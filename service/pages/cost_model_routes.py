@@ -59,7 +59,7 @@ def router(work: Dispatcher) -> APIRouter:
         """Makes a cost model the champion, unless it loses to the present one."""
         machine = (await read_form(request, service.limits)).text("machine") or None
         with work.changing.entered():
-            await work.change(lambda: models.promote(id, machine))
+            await work.change_in_database(lambda: models.promote(id, machine))
         return RedirectResponse("/ui/cost-models", _SEE_OTHER)
 
     return routes

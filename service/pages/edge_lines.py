@@ -10,8 +10,8 @@ from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.variants.errors import MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 
-_PLAIN = "node"
-_RELATION = "edge"
+_DEFAULT_NODE_TYPE = "node"
+_DEFAULT_RELATION = "edge"
 _SHOWN = 40
 
 
@@ -68,10 +68,10 @@ def _edge(number: int, line: str) -> tuple[tuple[str, str], str, tuple[str, str]
             f"line {number} has {len(words)} words, {line[:_SHOWN]!r}: write 'source relation "
             "target', or 'source target'"
         )
-    relation = words[1] if len(words) == 3 else _RELATION
+    relation = words[1] if len(words) == 3 else _DEFAULT_RELATION
     return _node(words[0]), relation, _node(words[-1])
 
 
 def _node(word: str) -> tuple[str, str]:
     type, colon, name = word.partition(":")
-    return (type, name) if colon and type and name else (_PLAIN, word)
+    return (type, name) if colon and type and name else (_DEFAULT_NODE_TYPE, word)

@@ -6,6 +6,8 @@ import torch
 
 from hetune import generate
 from hetune.service.core.formats.limits import ServiceLimits, check_limit
+from hetune.service.core.graphs.features import Features
+from hetune.service.core.graphs.rows import rows_by_type
 from hetune.service.core.models.models import Model, ModelStore
 from hetune.service.core.models.stack import describe
 from hetune.variants.frontend.presets import LAYERS as PRESETS
@@ -68,8 +70,10 @@ def draw_model(
 
 def draw_inputs(
     model: Model, graph: HeteroGraph, limits: ServiceLimits
-) -> tuple[torch.Tensor | None, dict[str, torch.Tensor]]:
+) -> tuple[Features | None, dict[str, torch.Tensor]]:
     """Features for a model, None where it has rows of its own, and rows of its other inputs.
+
+    Features are by node type where their widths differ.
 
     They are normally distributed, and always the same.
 
@@ -81,7 +85,11 @@ def draw_inputs(
         if name not in model.tables:
             rows = graph.num_nodes if type_.space is Space.NODE else graph.num_edges
             drawn[name] = _drawn(rows, type_.width, limits)
-    return drawn.pop("x", None), drawn
+    x, widths = drawn.pop("x", None), model.description.widths_by_type
+    if x is None or not widths:
+        return x, drawn
+    parts = rows_by_type(x, graph)
+    return {name: rows[:, : widths.get(name)] for name, rows in parts.items()}, drawn
 
 
 def _drawn(rows: int, width: int, limits: ServiceLimits) -> torch.Tensor:

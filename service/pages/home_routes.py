@@ -8,10 +8,10 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
 
 from hetune.service.http.dispatcher import Dispatcher
-from hetune.service.pages.access import HOME, LOGIN, local
 from hetune.service.pages.forms import read_form
 from hetune.service.pages.login_rate_limit import LoginRateLimit
 from hetune.service.pages.overview import overview_of
+from hetune.service.pages.page_requests import HOME, LOGIN, local
 from hetune.service.pages.render import MEDIA_TYPES, THEME_COOKIE, THEMES, page, static
 from hetune.service.pages.sessions import COOKIE, SECONDS, Sessions
 
@@ -31,7 +31,7 @@ def router(work: Dispatcher, sessions: Sessions) -> APIRouter:
     @routes.get(HOME)
     async def overview(request: Request) -> Response:
         """How the service is, what it keeps, what it has done."""
-        return await work.ask(lambda: page(request, "overview", found=overview_of(service)))
+        return await work.in_database(lambda: page(request, "overview", found=overview_of(service)))
 
     @routes.get("/ui/static/{name}")
     def static_file(name: str) -> Response:

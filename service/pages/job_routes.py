@@ -55,7 +55,7 @@ def router(work: Dispatcher) -> APIRouter:
                 key=secrets.token_hex(_KEY_BYTES),
             )
 
-        return await work.ask(look)
+        return await work.in_database(look)
 
     @routes.post("")
     async def submit_job(request: Request) -> Response:
@@ -68,7 +68,7 @@ def router(work: Dispatcher) -> APIRouter:
             "idempotency_key": form.text("idempotency_key") or None,
         }
         with work.changing.entered():
-            job = await work.change(lambda: jobs.submit(parse_value(JobRequest, asked)))
+            job = await work.change_in_database(lambda: jobs.submit(parse_value(JobRequest, asked)))
         return RedirectResponse(f"/ui/jobs/{job.id}", _SEE_OTHER)
 
     @routes.get("/{id}")
@@ -90,12 +90,12 @@ def router(work: Dispatcher) -> APIRouter:
                 is_first=results_after == 0,
             )
 
-        return await work.ask(look)
+        return await work.in_database(look)
 
     @routes.post("/{id}/cancel")
     async def cancel_job(id: int) -> Response:
         """Ends a job; what was measured stays."""
-        await work.ask(lambda: jobs.cancel(id))
+        await work.in_database(lambda: jobs.cancel(id))
         return RedirectResponse(f"/ui/jobs/{id}", _SEE_OTHER)
 
     @routes.get("/{id}/events")
@@ -111,7 +111,7 @@ def router(work: Dispatcher) -> APIRouter:
         """
         if last_event_id and last_event_id.isascii() and last_event_id.isdecimal():
             after = min(int(last_event_id[:18]), LARGEST_ID)
-        await work.ask(lambda: jobs.get(id))  # or there is no such job
+        await work.in_database(lambda: jobs.get(id))  # or there is no such job
         return EventStream(job_events(work, id, after, request.is_disconnected), work.watching)
 
     return routes

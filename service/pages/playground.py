@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from fastapi import APIRouter, Request, Response
 from torch import Tensor
 
+from hetune.service.core.graphs.rows import Rows
 from hetune.service.core.inference.answers import Answer
 from hetune.service.core.models.models import Model
 from hetune.service.core.service import Service
@@ -142,8 +146,7 @@ def _run(service: Service, form: SubmittedForm) -> PlaygroundOutcome:
         for number in range(_RUNS)
     ]
     times = [_times(answer) for answer in answers]
-    out = answers[0].out
-    assert isinstance(out, Tensor)
+    names, out = _in_order(answers[0].out, named)
     return PlaygroundOutcome(
         graph=graph.fingerprint,
         is_kept=is_kept,
@@ -154,10 +157,20 @@ def _run(service: Service, form: SubmittedForm) -> PlaygroundOutcome:
         layers=layer_views(model, graph, answers[0].report),
         first=times[0],
         later=tuple(map(statistics.median, zip(*times[1:], strict=True))),
-        names=named.nodes[:_ROWS],
+        names=tuple(names[:_ROWS]),
         rows=tuple(map(tuple, out[:_ROWS, :_COLUMNS].tolist())),
         width=out.shape[1],
     )
+
+
+def _in_order(out: Rows, named: NamedGraph) -> tuple[Sequence[str], Tensor]:
+    """Names of nodes, and their rows, which may be given by node type."""
+    if isinstance(out, Tensor):
+        return named.nodes, out
+    offsets = named.graph.node_offsets
+    spans = dict(zip(named.graph.ntype_names, itertools.pairwise(offsets), strict=True))
+    names = [name for kind in out for name in named.nodes[slice(*spans[kind])]]
+    return names, torch.cat([*out.values()])
 
 
 def _graph(service: Service, form: SubmittedForm) -> NamedGraph:
@@ -168,7 +181,7 @@ def _graph(service: Service, form: SubmittedForm) -> NamedGraph:
         form.one_of("size", examples.SIZES),
         service.limits,
     )
-    return NamedGraph(graph, tuple(str(node) for node in range(_ROWS)))
+    return NamedGraph(graph, tuple(map(str, range(graph.num_nodes))))
 
 
 def _model(service: Service, form: SubmittedForm, named: NamedGraph) -> Model:

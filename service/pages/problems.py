@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse
 from starlette.requests import Request
 
 from hetune.service.http.asgi import Scope
-from hetune.service.pages.access import LOGIN
+from hetune.service.pages.page_requests import LOGIN
 from hetune.service.pages.render import page
 
 

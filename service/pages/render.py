@@ -11,8 +11,8 @@ from fastapi.responses import HTMLResponse
 from starlette.requests import Request
 
 import hetune
-from hetune.service.pages.access import LOGIN
 from hetune.service.pages.figures import FILTERS
+from hetune.service.pages.page_requests import LOGIN
 from hetune.service.pages.sessions import COOKIE as SESSION_COOKIE
 
 THEMES = ("auto", "light", "dark")

@@ -13,7 +13,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Self
 
 from hetune.service.http.asgi import Scope, header
-from hetune.service.pages.access import is_page
+from hetune.service.pages.page_requests import is_page
 
 COOKIE = "hetune_session"
 SECONDS = 12 * 3600

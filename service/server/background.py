@@ -44,12 +44,12 @@ async def _measure(work: Dispatcher, regret: RegretSamples, sample: RegretSample
     for variant in sample.variants:
         if not work.is_idle():
             return
-        await work.aside(functools.partial(sample.run, variant))
+        await work.in_thread(functools.partial(sample.run, variant))
     seconds: dict[str, list[float]] = {variant: [] for variant in sample.variants}
     for _ in range(ROUNDS):
         for variant, times in seconds.items():
             if not work.is_idle():
                 return
-            times.append(await work.between(functools.partial(sample.run, variant)))
+            times.append(await work.compute_in_background(functools.partial(sample.run, variant)))
     ratio = regret.record(sample, seconds)
     _log.info("a sample of regret: %s by %s, %.3f", sample.layer, sample.variants[0], ratio)

@@ -10,10 +10,10 @@ from collections.abc import Collection
 from starlette.responses import Response
 
 from hetune.service.core.keys.access import Access
-from hetune.service.http.access import is_public, needs_of
 from hetune.service.http.asgi import Scope, header
 from hetune.service.http.problems import routing_problem, stopping_problem
-from hetune.service.pages.access import is_own, is_page
+from hetune.service.http.route_scopes import is_public, needs_of
+from hetune.service.pages.page_requests import is_own, is_page
 from hetune.service.pages.sessions import Sessions
 from hetune.variants.errors import AccessError, HetuneError
 

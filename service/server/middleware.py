@@ -14,7 +14,7 @@ from hetune.service.http.asgi import App, Event, Receive, Scope, Send, header
 from hetune.service.http.logs import request_id
 from hetune.service.http.observe import RequestObserver
 from hetune.service.http.problems import PAGE, failure_of, problem_of, stopping_problem
-from hetune.service.pages.access import is_page
+from hetune.service.pages.page_requests import is_page
 from hetune.service.pages.problems import problem_page
 from hetune.service.server.guard import Guard
 from hetune.service.server.rechecking import while_allowed

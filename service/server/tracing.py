@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import hetune
-from hetune.service.core.inference.steps import follower
-from hetune.service.http.access import is_public
+from hetune.service.core.inference.steps import request_tracer
 from hetune.service.http.asgi import App, Event, Receive, Scope, Send
 from hetune.service.http.observe import METHODS, UNMATCHED, template_of
+from hetune.service.http.route_scopes import is_public
 from hetune.variants.errors import InputError
+from hetune.variants.extras import installing
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -68,7 +69,7 @@ def open_tracing(environment: Mapping[str, str]) -> TracerProvider:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
     except ModuleNotFoundError as error:
         raise InputError(
-            f"tracing needs more packages: pip install 'hetune[tracing]' ({error.name} is missing)"
+            f"tracing needs more packages: {installing('tracing')} ({error.name} is missing)"
         ) from error
     facts = {"service.version": hetune.__version__}
     if not environment.get("OTEL_SERVICE_NAME"):
@@ -120,11 +121,11 @@ class RequestTracing:
                 event["headers"] = [*event.get("headers", ()), *headers]
             await send(event)
 
-        token = follower.set(_Spans(self._tracer, context))
+        token = request_tracer.set(_Spans(self._tracer, context))
         try:
             await self._app(scope, receive, noted)
         finally:
-            follower.reset(token)
+            request_tracer.reset(token)
             route, failure = template_of(scope), scope["state"].get("failure")
             span.set_attribute("hetune.request_id", scope["state"]["request_id"])
             if route != UNMATCHED:

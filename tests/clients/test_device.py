@@ -22,7 +22,7 @@ QUICK = (*RGCN, "--top", "1", "--rounds", "1")
 @pytest.fixture
 def interpreted(monkeypatch):
     """Whatever device is named, what a GPU would get runs on the CPU."""
-    pytest.importorskip("triton", reason="no triton: pip install 'hetune[triton]'")
+    pytest.importorskip("triton", reason="no triton: pip install '.[triton]'")
     where = RunDevice(torch.device("cpu"), TritonBackend())
     monkeypatch.setattr(RunDevice, "named", lambda name, precision: where)
 
@@ -50,7 +50,7 @@ def test_without_a_gpu_commands_say_so(hetune, tmp_path, command, device, monkey
     ("precision", "name"), [("float32", "triton"), ("bf16", "triton (precision=bf16)")]
 )
 def test_a_gpu_s_products_are_as_precise_as_was_asked_for(precision, name, monkeypatch):
-    pytest.importorskip("triton", reason="no triton: pip install 'hetune[triton]'")
+    pytest.importorskip("triton", reason="no triton: pip install '.[triton]'")
     monkeypatch.setattr("hetune.clients.cli.device.torch_device", torch.device)
     assert RunDevice.named("cuda", precision).backend.name == name
 

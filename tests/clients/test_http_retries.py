@@ -13,6 +13,7 @@ from hetune.clients.http import retries
 from hetune.clients.http.async_client import AsyncCostModelsClient, AsyncJobsClient
 from hetune.clients.http.client import CostModelsClient, JobsClient
 from hetune.clients.http.retries import LONGEST_SECONDS, TOTAL_SECONDS
+from hetune.service.core.formats.message import MEDIA_TYPE
 from hetune.variants import errors
 
 URL = "http://service"
@@ -289,3 +290,12 @@ def test_features_are_sent_as_they_are(kind, clock):
     (request,) = script.requests
     assert request.url.raw_path == b"/v1/models/a%20b/infer"
     assert request.content.endswith(x.numpy().tobytes())
+
+
+@pytest.mark.parametrize("status", [200, 404, 504])
+def test_a_container_that_nobody_asked_for_or_is_empty_is_no_service_s(kind, status):
+    answer = httpx.Response(status, headers={"Content-Type": MEDIA_TYPE}, content=b"")
+    with connected(kind, URL, transport=Script(answer).transport, retries=0) as client:
+        for ask in (client.models, lambda: client.infer("m", tiny_graph(), tiny_features())):
+            with pytest.raises(errors.UnreachableError, match="not as a hetune service"):
+                ask()

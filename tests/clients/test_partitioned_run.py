@@ -105,7 +105,7 @@ def test_what_is_read_is_never_written_over(hetune, given):
         (("--memory", "64GB", "--address", "auto"), "--address needs --ray"),
         (("--ray",), "--ray needs --memory"),
         (("--memory", "1MB", "--ray"), "--memory: give 67.1 MB at least"),
-        (("--memory", "64GB", "--ray"), "pip install 'hetune[ray]'"),
+        (("--memory", "64GB", "--ray"), "pip install '.[ray]'"),
     ],
 )
 def test_what_does_not_fit_is_refused(hetune, given, extra, message, monkeypatch):

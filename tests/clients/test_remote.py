@@ -175,7 +175,7 @@ def test_without_the_extra(hetune, monkeypatch):
     monkeypatch.delattr(clients, "http", raising=False)
     monkeypatch.setitem(sys.modules, "hetune.clients.http", None)
     result = hetune("remote", "models", "list")
-    assert (result.exit_code, "pip install 'hetune[service]'" in result.stderr) == (2, True)
+    assert (result.exit_code, "pip install '.[service]'" in result.stderr) == (2, True)
     with pytest.raises(ImportError, match=r"hetune\.clients\.AsyncClient needs"):
         clients.AsyncClient  # noqa: B018
     with pytest.raises(AttributeError, match="Nothing"):

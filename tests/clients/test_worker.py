@@ -116,7 +116,7 @@ def test_it_says_what_lets_a_ray_node_measure(hetune):
 def test_a_cluster_needs_ray(hetune, path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     result = hetune("worker", "--store", path, "--ray")
-    assert (result.exit_code, "pip install 'hetune[ray]'" in result.stderr) == (2, True)
+    assert (result.exit_code, "pip install '.[ray]'" in result.stderr) == (2, True)
     result = hetune("worker", "--store", path, "--address", "auto")
     assert (result.exit_code, "--address needs --ray" in result.stderr) == (2, True)
 

@@ -44,6 +44,10 @@ def net(layer):
         case "rgat":
             own = WIDTH // HEADS
             return Net(*(pyg.RGATConv(WIDTH, own, len(TRIPLES), heads=HEADS) for _ in range(2)))
+        case "gcn":
+            return Net(*(pyg.GCNConv(WIDTH, WIDTH) for _ in range(2)))
+        case "gat":
+            return Net(*(pyg.GATConv(WIDTH, WIDTH // HEADS, heads=HEADS) for _ in range(2)))
         case _:
             types = (list(SIZES), TRIPLES)
             return Net(*(pyg.HGTConv(WIDTH, WIDTH, types, HEADS) for _ in range(2)))
@@ -64,6 +68,8 @@ def call(layer):
         return dict(zip(SIZES, x.split(list(SIZES.values())), strict=True)), local
     shifts = [torch.tensor([[first[t[0]]], [first[t[2]]]]) for t in TRIPLES]
     edges = torch.cat([ids + by for ids, by in zip(local.values(), shifts, strict=True)], dim=1)
+    if layer in ("gcn", "gat"):
+        return x, edges
     return x, edges, torch.arange(len(TRIPLES)).repeat_interleave(60)
 
 
@@ -80,7 +86,7 @@ def losses(model, arguments, rate):
     return torch.stack(found)
 
 
-RATES = {"rgcn": 0.002, "rgat": 0.002, "hgt": 0.001}
+RATES = {"rgcn": 0.002, "rgat": 0.002, "hgt": 0.001, "gcn": 0.005, "gat": 0.002}
 """At which rounding stays rounding. With one head RGAT's loss jumps at 0.01, and HGT's at 0.002:
 PyG's own float32 is then up to 0.02 and 0.6 from its float64.
 """

@@ -22,8 +22,8 @@ def chosen(chooser, given):
 
 def test_the_default_is_the_layer_as_written():
     written = "vanilla/b1024"
-    assert chosen(baselines.default, problem({"a": 1.0, written: 2.0})) == written
-    assert chosen(baselines.default, problem({"a": 1.0})) is None
+    assert chosen(baselines.vanilla, problem({"a": 1.0, written: 2.0})) == written
+    assert chosen(baselines.vanilla, problem({"a": 1.0})) is None
 
 
 def test_best_fixed_is_best_by_geometric_mean_layer_by_layer():

@@ -8,7 +8,6 @@ import pytest
 
 from hetune.costmodel.evaluate import noise
 from hetune.costmodel.evaluate.metrics import (
-    DEFAULT,
     FIXED,
     ORACLE,
     ROOFLINE,
@@ -18,6 +17,7 @@ from hetune.costmodel.evaluate.metrics import (
 )
 from hetune.costmodel.evaluate.report import evaluate
 from hetune.variants.errors import InputError, VariantError
+from hetune.variants.plan.choices import VANILLA
 
 from ._judged import problem
 
@@ -97,7 +97,7 @@ def test_speed_ups_are_over_the_same_problems():
 
 def test_the_default_counts_only_where_it_was_measured():
     report = evaluate((*PROBLEMS, problem({"a": 1.0}, graph="g4")), {})
-    assert report.score(DEFAULT).problems == 3
+    assert report.score(VANILLA).problems == 3
     assert report.score(ORACLE).problems == 4
     assert evaluate([problem({"a": 1.0})], {}).score(ORACLE).over_default is None
 

@@ -116,7 +116,7 @@ def test_a_family_on_both_sides_is_refused():
 def test_judging_others_than_were_trained_on():
     report = judge(problems()[:16], problems()[16:], Model, about={"split": "skew apart"})
     assert {o.family for o in report.outcomes} == {"skew"}
-    assert report.names[:3] == (ORACLE, FIXED, "default")
+    assert report.names[:3] == (ORACLE, FIXED, "vanilla")
     assert report.names[3] == MODEL
     assert report.about == {"split": "skew apart"}
 

@@ -298,12 +298,12 @@ def test_what_a_gpu_s_model_calls_foreign_is_another_card():
 
 def test_baselines_know_the_schedules_of_gpus():
     given = problems()[0]
-    for chooser, plan in ((baselines.default, "vanilla"), (baselines.pyg_heuristic, None)):
+    for chooser, plan in ((baselines.vanilla, "vanilla"), (baselines.pyg_heuristic, None)):
         picked = pick(chooser, given)
         if picked is not None:
             assert picked.variant.endswith("/t64-p2048")
             assert plan is None or picked.variant.startswith(plan)
-    assert pick(baselines.default, given) is not None
+    assert pick(baselines.vanilla, given) is not None
     for chooser in baselines.baselines(problems()).values():
         if (picked := pick(chooser, given)) is not None:
             assert picked.variant in {c.variant for c in given.candidates}

@@ -140,7 +140,7 @@ def test_without_the_extra_there_is_markdown_and_a_note(card, tmp_path, monkeypa
     monkeypatch.setattr(cards, "find_spec", lambda name: None if name == "jinja2" else True)
     with caplog.at_level(logging.WARNING):
         assert write_card(card, tmp_path) == (tmp_path / MARKDOWN,)
-    assert "jinja2 is not installed: pip install 'hetune[report]'" in caplog.text
+    assert "jinja2 is not installed: pip install '.[report]'" in caplog.text
     text = (tmp_path / MARKDOWN).read_text(encoding="utf-8")
     assert "## Against others" in text
     assert "![" not in text
@@ -186,7 +186,7 @@ def test_facets_are_in_natural_order():
 def test_scores_come_in_a_fixed_order_and_notes_name_the_floor(card):
     for table in (scores_table(card.report), comparison_table(card.report)):
         assert [row[0] for row in table.rows[:3]] == ["oracle", MODEL, "best fixed, in hindsight"]
-        assert table.rows[-1][0] == "default"
+        assert table.rows[-1][0] == "vanilla"
         assert all(len(row) == len(table.header) for row in table.rows)
     assert "a regret of 1.000 or more" in " ".join(notes(card.report))
 

@@ -11,7 +11,7 @@ import tomllib
 import pytest
 
 import hetune
-from hetune.service.http.access import is_public
+from hetune.service.http.route_scopes import is_public
 
 from ._files import DEPLOY, OWN, PINNED, ROOT, compose, dockerfile, load, stages, whole
 from ._hetune import check_command, variables

@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 import hetune
-from hetune.service.http.access import is_public
 from hetune.service.http.dispatcher import Dispatcher
+from hetune.service.http.route_scopes import is_public
 from hetune.service.server.app import routes
 
 from ._files import KUBERNETES, OWN, PINNED, compose, load, objects, pods

@@ -288,6 +288,7 @@ CASES: dict[str, tuple[Case, ...]] = {
             lambda: pyg.PDNConv(WIDTH, 4, EDGE_WIDTH, 3, add_self_loops=False, normalize=False), A
         ),
         Case(lambda: pyg.PDNConv(WIDTH, 4, EDGE_WIDTH, 3, add_self_loops=False, bias=False), A),
+        Case(lambda: pyg.PDNConv(WIDTH, 4, EDGE_WIDTH, 3), A),
     ),
     "PointNetConv": (
         Case(lambda: pyg.PointNetConv(nn.Linear(2 * WIDTH, 4)), ("pos",)),

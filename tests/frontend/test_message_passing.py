@@ -15,7 +15,9 @@ from torch import nn
 
 import hetune
 from hetune.variants.errors import GraphError, InputError
+from hetune.variants.frontend.tracing import selected_columns
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.program.nodes import Linear
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
 from hetune.variants.testing.layer_gradients import (
@@ -225,17 +227,47 @@ def test_pairs_of_features_have_sources_of_their_own(name):
             close(compiled(**arguments, variant=variant), layer, arguments)
 
 
-@torch.no_grad()
-def test_batch_norm_in_training_runs_uncompiled():
-    layer = pyg.GINConv(mlp(WIDTH, 8, 4)).eval()
+def test_batch_norm_trains_after_the_program():
+    layer = pyg.GINConv(mlp(WIDTH, 8, 4), eps=0.5, train_eps=True)
     compiled = compile_layer(layer, backend="torch")
+    own, arguments = copy.deepcopy(layer), arguments_on(EDGES, NODES, ())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        for _ in range(2):
+            found, exact = gradients_of(compiled, arguments), exact_gradients_of(layer, arguments)
+            assert gradient_error(found, exact) <= gradient_tolerance(
+                gradients_of(own, arguments), exact
+            )
+        with torch.no_grad():
+            near(compiled(**arguments), own(**arguments).double())
+        for one, other in zip(layer.buffers(), own.buffers(), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+        compiled.eval()
+        with torch.no_grad():
+            close(compiled(**arguments), layer, arguments)
+    assert layer.nn[1].num_batches_tracked == 3
+
+
+class NormedFirst(pyg.MessagePassing):
+    """Sums what a batch norm gives."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(WIDTH)
+
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=self.norm(x))
+
+
+def test_batch_norm_before_a_sum_runs_uncompiled_in_training():
+    layer = NormedFirst()
+    own, compiled = copy.deepcopy(layer), compile_layer(layer, backend="torch")
     arguments = arguments_on(EDGES, NODES, ())
-    close(compiled(**arguments), layer, arguments)
-    compiled.train()
     with pytest.warns(FallbackWarning, match=r"call eval\(\) for inference"):
-        compiled(**arguments)
-    compiled.eval()
-    close(compiled(**arguments), layer, arguments)
+        near(compiled(**arguments), own(**arguments).double())
+    assert layer.norm.num_batches_tracked == 1
+    with torch.no_grad():
+        close(compiled.eval()(**arguments), layer, arguments)
 
 
 class Cut(pyg.MessagePassing):
@@ -264,6 +296,14 @@ def test_columns_are_picked(sources):
         close(compiled(**arguments), layer, arguments)
     for variant in compiled.variants:
         close(compiled(**arguments, variant=variant), layer, arguments)
+    rows = arguments["x"] if sources == NODES else arguments["x"][0]
+    rows[7, 5] = torch.inf  # which nobody reads
+    with pytest.warns(FallbackWarning, match="features are not finite"):
+        close(compiled(**arguments), layer, arguments)
+    with patch.object(selected_columns, "WIDEST", 3):
+        found = compile_layer(layer, backend="torch")
+        with pytest.warns(FallbackWarning, match="side by side"):
+            close(found(**arguments), layer, arguments)
 
 
 class WithTail(pyg.MessagePassing):
@@ -444,3 +484,30 @@ def test_models_of_such_layers_are_compiled():
     with torch.no_grad():
         found = compiled(arguments["x"], EDGES)
         torch.testing.assert_close(found, model(arguments["x"], EDGES), rtol=1e-5, atol=1e-5)
+
+
+class CutFirst(pyg.MessagePassing):
+    """Multiplies some columns of its features, whose weight is chosen by an index with a step."""
+
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(WIDTH - 1, 4)
+
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=self.lin(x[:, 1:]), last=x[..., [-1]])
+
+    def message(self, x_j, last_i):
+        return x_j * last_i
+
+
+def test_columns_are_picked_by_the_product_that_follows():
+    layer, arguments = CutFirst(), arguments_on(EDGES, NODES, ())
+    compiled = compile_layer(layer, backend="torch")
+    found, exact = gradients_of(compiled, arguments), exact_gradients_of(layer, arguments)
+    assert gradient_error(found, exact) <= gradient_tolerance(gradients_of(layer, arguments), exact)
+    assert compiled.status().has_gradients
+    program = compiled._adapter.program
+    assert sum(isinstance(let.op, Linear) for let in program.lets) == 1
+    arguments["x"][3, 0] = torch.nan  # which nobody reads
+    with torch.no_grad(), pytest.warns(FallbackWarning, match="features are not finite"):
+        close(compiled(**arguments), layer, arguments)

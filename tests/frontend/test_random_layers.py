@@ -44,7 +44,7 @@ UNARY = (
     lambda x: torch.stack(x.chunk(2, -1), 1).flatten(1),
     lambda x: x.clone().add_(1).mul_(0.5),
     lambda x: functional.dropout(x, 0.5, training=False),
-    lambda x: torch.flip(x, (1,)),
+    lambda x: torch.flip(x, dims=[1]),
     lambda x: x.roll(1, -1).cumsum(-1) * 0.2,
     lambda x: x[:, [5, 0, 1, 1, 4, 3]] + x[:, 1::2][:, :1],
     lambda x: x - x.mean(-1, keepdim=True),

@@ -15,6 +15,7 @@ from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.fallback import FallbackWarning
 
 utils = pytest.importorskip("torch_geometric.utils")
+gcn_norm = pytest.importorskip("torch_geometric.nn.conv.gcn_conv").gcn_norm
 
 
 class Deciding(pyg.MessagePassing):
@@ -215,6 +216,38 @@ def test_a_recipe_that_gives_something_else_is_left_out(monkeypatch):
         expected = layer.module(x, edge_index)
         assert torch.allclose(layer(x, edge_index), expected, atol=1e-5)
     assert len(scaled) == 1
+
+
+class WithoutLoops(pyg.MessagePassing):
+    """Writes to numbers that were made of the edges alone."""
+
+    def forward(self, x, edge_index):
+        edge_index, weight = gcn_norm(edge_index, None, x.size(0), False, False, dtype=x.dtype)
+        weight[edge_index[0] == edge_index[1]] = 0
+        return self.propagate(edge_index, x=x, edge_weight=weight)
+
+    def message(self, x_j, edge_weight):
+        return edge_weight.view(-1, 1) * x_j
+
+
+@torch.no_grad()
+def test_what_is_written_to_afterwards_is_no_recipe():
+    layer = compile_layer(WithoutLoops())
+    for at, (nodes, edges) in enumerate(SIZES):
+        x, edge_index = graph(nodes, edges, at)
+        if at < len(SIZES) - 1:  # all of them look as if nothing was written
+            edge_index = edge_index[:, edge_index[0] != edge_index[1]]
+        expected = layer.module(x, edge_index)
+        assert torch.allclose(layer(x, edge_index), expected, atol=1e-5)
+
+
+def test_recipes_are_for_edges_on_a_cpu_whose_routines_are_there(monkeypatch):
+    recipe, edges = EdgeRecipe(True, "symmetric", "e", "c"), torch.tensor([[0, 1], [1, 0]])
+    assert index_native.scaled_edges(edges, 2, True, "mean") is not None  # loads them
+    assert recipe.run(2, {"e": edges}) is not None
+    assert recipe.run(2, {"e": edges.to("meta")}) is None
+    monkeypatch.setattr(index_native, "is_loaded", lambda: False)
+    assert recipe.run(2, {"e": edges}) is None
 
 
 class SpiedSteps:

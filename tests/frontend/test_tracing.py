@@ -124,7 +124,7 @@ class Refused(pyg.MessagePassing):
         if self.what == "dropout":
             x = torch.dropout(x, 0.5, True)
         if self.what == "function":
-            x = torch.cumsum(x, 1)
+            x = torch.logcumsumexp(x, 1)
         if self.what == "edges":
             edge_index = edge_index[:, x[edge_index[0], 0] > 0]
         if self.what == "all":
@@ -147,7 +147,7 @@ class Refused(pyg.MessagePassing):
         ("bool", "Python needs the number of a tensor"),
         ("item", "Python needs the number of a tensor"),
         ("outside", "a parameter is none of the module's own: register it there"),
-        ("function", "the function cumsum has no meaning in a program"),
+        ("function", "the function logcumsumexp has no meaning in a program"),
         ("edges", "a mask takes some of the rows: multiply by the mask"),
         ("nodes' mask", "a mask takes some of the rows: multiply by the mask"),
         ("key", "its forward raises KeyError: 'c'"),
@@ -170,9 +170,10 @@ def test_what_is_no_program_is_refused_with_its_line(what, reason):
 def test_training_mode_is_traced_where_it_matters():
     layer = pyg.GINConv(mlp(WIDTH, 8, 4))
     arguments = read_arguments(layer, (), arguments_on(*GRAPHS[0], ()))
-    with pytest.raises(NotTraceable, match=r"call eval\(\) for inference"):
-        validated(layer.train(), arguments)
-    assert validated(layer.eval(), arguments).program.name == "GINConv"
+    training, fixed = (validated(layer.train(mode), arguments) for mode in (True, False))
+    names = ("running_mean", "running_var", "num_batches_tracked")
+    assert training.updated == {f"nn.1.{name}" for name in names}
+    assert not fixed.updated
 
 
 def test_wrong_programs_are_found_out(monkeypatch):

@@ -7,10 +7,10 @@ from tests.service._serving import serving
 
 from hetune.service.core.keys.keys import FILE, Keys
 from hetune.service.core.keys.scopes import KeyScope
-from hetune.service.http.access import NEEDS, is_public, needs_of
 from hetune.service.http.dispatcher import Dispatcher
+from hetune.service.http.route_scopes import NEEDS, is_public, needs_of
 from hetune.service.pages import forms
-from hetune.service.pages.access import is_page, local
+from hetune.service.pages.page_requests import is_page, local
 from hetune.service.pages.sessions import COOKIE, SECONDS, Sessions
 from hetune.service.server.app import application, routes
 

@@ -213,7 +213,7 @@ def test_the_page_of_a_job_that_ends_shows_how_it_ended(opened, mine):
     work(service)
     page.locator("#job:not([data-events]) [data-state] .succeeded").wait_for()
     assert "live.js" not in page.content()
-    expect(page.get_by_label("Variants of problem 1")).to_be_visible()
+    expect(page.get_by_label("Variants of task 1")).to_be_visible()
 
 
 def test_whoever_leaves_the_page_of_a_job_that_ends_gets_the_page_asked_for(opened, mine):

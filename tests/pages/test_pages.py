@@ -20,6 +20,7 @@ from tests.service._serving import (
 
 from hetune.profiling.store.job_tables import log
 from hetune.service.core.jobs.documents import JobRequest
+from hetune.service.core.models.describe_traced import describe_traced
 from hetune.service.pages import forms
 from hetune.service.pages.edge_lines import graph_of_lines
 from hetune.service.server.app import application
@@ -404,6 +405,22 @@ def test_the_playground_runs_what_the_service_keeps(own, service):
     assert "m on 3 nodes" in found.text
     out = service.inference.run("m", _same(edges), _features(3)).out
     assert f"{out[0, 0].item():+.4g}" in found.text
+
+
+def test_the_playground_runs_models_of_several_widths(own, service):
+    pyg = pytest.importorskip("torch_geometric.nn")
+    kinds = [("author", "writes", "paper"), ("paper", "by", "author")]
+    relations = pyg.HeteroConv({kind: pyg.SAGEConv((-1, -1), 3) for kind in kinds})
+    x = {"author": torch.ones(2, 6), "paper": torch.ones(1, 5)}
+    edges = {kind: torch.zeros(2, 1, dtype=torch.int64) for kind in kinds}
+    relations(x, edges)
+    service.models.add("wide", 1, *describe_traced(relations.eval(), (x, edges)))
+    lines = "author:a writes paper:x\nauthor:b writes paper:x\npaper:x by author:a"
+    found = own.post("/ui/playground", data=FIELDS | {"edges": lines, "model": "model:wide"})
+    assert found.status_code == 200, found.text
+    assert "3 of 3 rows, 3 of 3 columns" in found.text
+    for name in ("author:a", "author:b", "paper:x"):
+        assert f"{name}</th>" in found.text
 
 
 def _same(edges):

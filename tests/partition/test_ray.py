@@ -26,7 +26,7 @@ WIDTH, MEMORY, VARIANT = 32, 3_000_000, "dst/b1024"
 
 def test_without_ray_it_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"pip install 'hetune\[ray\]'"):
+    with pytest.raises(InputError, match=r"pip install '\.\[ray\]'"):
         distributed.run([], generate("aifb", 0.01), torch.zeros(9, 1), tmp_path / "o", memory=1)
 
 

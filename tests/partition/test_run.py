@@ -282,3 +282,20 @@ def test_a_disk_that_is_full_when_rows_are_packed_costs_no_rows(ending, tmp_path
     assert np.array_equal(rows, in_memory(layer("rgcn"), X, "dst/b1024"))
     assert np.array_equal(rows, np.concatenate([*RowStream(out).chunks()]))
     assert [*tmp_path.iterdir()] == [out]
+
+
+@pytest.mark.parametrize("damage", [{"last": 900}, {"first": 0.5}, {"first": "0"}, {"layer": None}])
+def test_lines_of_a_journal_that_are_damaged_do_not_count(damage, tmp_path):
+    def gaps(change: dict[str, object]) -> list[tuple[int, int]]:
+        line = {"layer": 0, "first": 0, "last": len(X), "checksum": checksum, "variant": "v"}
+        path.write_text(f"{{}}\n{json.dumps(line | change)}\n")
+        with Journal(path, {}) as journal:
+            return run._LayerRun(0, parts, writer, journal)._gaps(run._Progress(None, 1))
+
+    (prepared,), path = partitioned_layers([layer("rgcn")]), tmp_path / "journal.jsonl"
+    parts = executor.LayerParts(prepared, PARTS, (X,), MEMORY, None)
+    with RowWriter(tmp_path / "0.npy", *X.shape) as writer:
+        checksum = writer.write(0, X.numpy())
+        writer.sync()
+        assert gaps({}) == []
+        assert gaps(damage) == [(0, RANGES)]

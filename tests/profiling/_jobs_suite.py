@@ -133,10 +133,10 @@ class JobsConformance:
             assert bench.store.done(MACHINE.digest) == {unit.key for unit in some_units(2)}
             assert bench.log(job) == [
                 "submitted: 4 variants of 2 problems",
-                f"unit {first.unit} leased to a, attempt 1",
-                f"unit {first.unit} measured: 2 ok",
-                f"unit {second.unit} leased to b, attempt 1",
-                f"unit {second.unit} measured: 2 ok",
+                f"task {first.task} leased to a, attempt 1",
+                f"task {first.task} measured: 2 ok",
+                f"task {second.task} leased to b, attempt 1",
+                f"task {second.task} measured: 2 ok",
                 "succeeded",
             ]
             lines = bench.queue.log(job.id)
@@ -203,11 +203,11 @@ class JobsConformance:
             assert bench.leases.claim("fast", MACHINE.digest) is None
             bench.wait(1)
             fast = bench.claim("fast")
-            assert (fast.unit, fast.token, fast.attempt) == (slow.unit, slow.token + 1, 2)
+            assert (fast.task, fast.token, fast.attempt) == (slow.task, slow.token + 1, 2)
             self._writes_nothing(bench, slow)
             assert bench.complete(fast) == AddedCounts(2, 0)
             self._writes_nothing(bench, slow)
-            assert f"unit {slow.unit}: slow was silent for too long" in bench.log(job)
+            assert f"task {slow.task}: slow was silent for too long" in bench.log(job)
             assert len(bench.store.done(MACHINE.digest)) == 2
 
     def test_who_was_silent_may_come_back_before_another_one(self, url: str) -> None:
@@ -263,7 +263,7 @@ class JobsConformance:
             assert bench.store.done(MACHINE.digest) == set()
             bench.store.add([two], MACHINE)
             assert bench.leases.complete(lease, [one], MACHINE) == AddedCounts(1, 0)
-            assert bench.log(job)[-2] == f"unit {lease.unit} measured: 1 ok, 1 known before"
+            assert bench.log(job)[-2] == f"task {lease.task} measured: 1 ok, 1 known before"
             assert bench.state(job) == State.SUCCEEDED
 
     def test_bad_measurements_leave_the_lease(self, url: str) -> None:
@@ -287,11 +287,11 @@ class JobsConformance:
         """So often; the others are measured all the same, and the job has failed."""
         with self.open(url) as bench:
             job = bench.submit(2, retrain=True)
-            unit = 0
+            task = 0
             for attempt in (1, 2, 3):
                 lease = bench.claim()
                 assert (lease.attempt, lease.token) == (attempt, attempt)
-                unit = lease.unit
+                task = lease.task
                 bench.leases.fail(lease, f"bad luck {attempt}\0")
                 self._writes_nothing(bench, lease)
             assert bench.states(job) == [State.FAILED, State.QUEUED, State.QUEUED]
@@ -303,7 +303,7 @@ class JobsConformance:
             assert found.progress.problems_failed == 1
             ended = [State.FAILED, State.SUCCEEDED, State.QUEUED]  # the training never began
             assert bench.states(job) == ended
-            assert f"unit {unit} given up: bad luck 3\ufffd" in bench.log(job)
+            assert f"task {task} given up: bad luck 3\ufffd" in bench.log(job)
 
     def test_what_cannot_succeed_is_given_up_at_once(self, url: str) -> None:
         """Where the worker knows."""
@@ -313,15 +313,15 @@ class JobsConformance:
             assert bench.state(job) is State.FAILED
 
     def test_workers_that_die_again_and_again(self, url: str) -> None:
-        """A unit that takes its workers down is given up; the next one is taken."""
+        """A task that takes its workers down is given up; the next one is taken."""
         with self.open(url) as bench:
             job = bench.submit(2)
-            units = []
+            tasks = []
             for _ in range(4):
-                units.append(bench.claim().unit)
+                tasks.append(bench.claim().task)
                 bench.wait(60)
-            assert units == [units[0]] * 3 + [units[3]]
-            assert units[3] != units[0]
+            assert tasks == [tasks[0]] * 3 + [tasks[3]]
+            assert tasks[3] != tasks[0]
             assert bench.states(job) == [State.FAILED, State.RUNNING]
             bench.complete(bench.claim())
             found = bench.queue.get(job.id)
@@ -394,7 +394,7 @@ class JobsConformance:
             mine = []
             barrier.wait()
             while lease := leases.claim(f"w{number}", MACHINE.digest):
-                mine.append(lease.unit)
+                mine.append(lease.task)
                 if isinstance(lease.work, TrainTask):
                     leases.complete_training(lease, "m")
                 else:
@@ -487,7 +487,7 @@ class JobsConformance:
         units, log = units_of_job(bench.queue, lease.job), bench.queue.log(lease.job)
         for call in calls:
             with pytest.raises(
-                LeaseError, match=f"the lease of {lease.owner} on unit {lease.unit}"
+                LeaseError, match=f"the lease of {lease.owner} on task {lease.task}"
             ):
                 call()
         assert list(bench.store.measurements()) == before

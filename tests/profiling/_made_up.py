@@ -132,15 +132,15 @@ def measured(lease: Lease, **changes: Any) -> list[Measurement]:
 
 def units_of_job(queue: JobQueue, job: int) -> list[Row[Any]]:
     """The rows of a job's units, in the order in which they are measured."""
-    table = job_tables.units
+    table = job_tables.tasks
     wanted = select(table).where(table.c.job == job).order_by(table.c.id)
     with queue._database.store.reading() as connection:
         return list(connection.execute(wanted))
 
 
-def lease_of(leases: Leases, unit: int) -> Lease:
-    """The last lease of a unit, as its worker has it."""
-    table = job_tables.units
+def lease_of(leases: Leases, task: int) -> Lease:
+    """The last lease of a task, as its worker has it."""
+    table = job_tables.tasks
     with leases._database.store.reading() as connection:
-        row = connection.execute(select(table).where(table.c.id == unit)).one()
+        row = connection.execute(select(table).where(table.c.id == task)).one()
         return leases._lease(connection, row, one_job(connection, row.job))

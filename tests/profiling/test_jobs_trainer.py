@@ -301,7 +301,7 @@ def test_a_service_that_is_killed_loses_its_lease(store, queue, job, tmp_path):
         store, trains=Trains.ONLY, clock=lambda: datetime.now(UTC) + timedelta(minutes=2)
     )
     after = later.claim("another", MACHINE.digest)
-    assert (after.unit, after.token, after.attempt) == (before.unit, 2, 2)
+    assert (after.task, after.token, after.attempt) == (before.task, 2, 2)
     with pytest.raises(LeaseError, match="has ended"):
         Leases(store).complete_training(before, "late")
     later.complete_training(after, "m")

@@ -229,7 +229,7 @@ def test_a_stop_says_what_is_lost(queue, worker, monkeypatch, caplog):
     job = queue.submit_units("mine", tiny_units())
     waited = []
     worker.run(lambda seconds: bool(seconds and not waited.append(seconds)))
-    assert f"2 measurements of unit 1 of job {job.id} are lost" in caplog.text
+    assert f"2 measurements of task 1 of job {job.id} are lost" in caplog.text
     [unit] = units_of_job(queue, job.id)
     assert (unit.state, unit.token) == (State.RUNNING, 1)
 

@@ -64,7 +64,7 @@ def test_a_missing_driver_is_named(monkeypatch):
     said = refusal(f"postgresql://me:{SECRET}@localhost/db")
     assert said == (
         "the store postgresql+psycopg://me@localhost/db needs a driver: "
-        "pip install 'hetune[postgresql]'"
+        "pip install '.[postgresql]' in hetune's checkout"
     )
 
 

@@ -20,6 +20,7 @@ SOURCE = ROOT / "src"
 
 ORDER = (
     "hetune.variants.errors",
+    "hetune.variants.extras",
     "hetune.variants.exhaustion",
     # Text and bytes only (ADR 3).
     "hetune.variants.registry",

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
+from hetune.variants.frontend.tracing.expressions import called, evaluate, parameter
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.runtime.compile_layer import compile_layer
@@ -198,3 +199,37 @@ def test_what_a_layer_knows_of_a_graph_goes_with_the_layer(rgcn, x, graph):
     del layer
     gc.collect()
     assert not graph.state.owners
+
+
+@pytest.fixture
+def uncollected():
+    """No cycles are looked for meanwhile: what is in none goes with its last reference."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def test_results_that_torch_finishes_are_in_no_cycle(edges, x, uncollected):
+    geometric = pytest.importorskip("torch_geometric.nn")
+
+    class Pair(geometric.MessagePassing):
+        def forward(self, x, edge_index):
+            found = self.propagate(edge_index, x=x)
+            return found, found.log_softmax(-1)
+
+    layer = compile_layer(Pair(), backend="torch")
+    layer(x, edges[0])
+    found = layer(x, edges[0])
+    kept = [weakref.ref(each) for each in found]
+    del found
+    assert [each() for each in kept] == [None, None]
+
+
+def test_weights_that_are_computed_are_in_no_cycle(uncollected):
+    twice = called(torch.Tensor.mul, (called(torch.Tensor.add, (parameter("w"), 1.0), {}), 2.0), {})
+    weight = torch.ones(3)
+    kept = weakref.ref(weight)
+    assert evaluate(twice, {"w": weight}, {}).tolist() == [4.0] * 3
+    del weight
+    assert kept() is None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import torch
 from torch import nn
 
 from hetune.variants.errors import GraphError
 from hetune.variants.runtime.compile_layer import compile_layer
+from hetune.variants.runtime.compiled import CompiledLayer
 from hetune.variants.runtime.small_runs import SmallRuns
 from hetune.variants.testing.layers import randomized
 
@@ -148,3 +151,51 @@ def test_a_model_reads_one_edge_index_in_all_layers(runs):
             found, expected = layer(found, edges), layer.module(expected, edges)
         assert torch.allclose(found, expected, atol=1e-5)
     assert runs[0] >= 4
+
+
+def test_tensors_of_inference_mode_are_read(runs):
+    layer = compile_layer(randomized(geometric.GCNConv(WIDTH, 8)), dynamic=True)
+    with torch.inference_mode():
+        for _ in range(5):
+            x, edges = called(None, drawn(2, EDGES))
+            assert torch.allclose(layer(x, edges), layer.module(x, edges), atol=1e-5)
+    assert runs == [3]
+
+
+def test_layers_that_are_called_with_numbers_of_nodes():
+    layer = compile_layer(randomized(geometric.RGCNConv(NODES, 8, 3)), dynamic=True)
+    for ids in (None, torch.arange(NODES), torch.arange(NODES - 1)):
+        edges, types = drawn(2, EDGES).clamp(max=NODES - 2), torch.randint(0, 3, (EDGES,))
+        found = layer(ids, edges, types)
+        assert torch.allclose(found, layer.module(ids, edges, types), atol=1e-5)
+
+
+def test_torchs_default_device_changes_nothing(gcn, runs):
+    x, edges = called(None, drawn(2, EDGES))
+    with torch.device("meta"):
+        found = gcn(x, edges)
+    assert torch.allclose(found, gcn.module(x, edges), atol=1e-5)
+    assert runs == [1]
+
+
+def test_neither_rows_nor_results_are_kept(gcn, runs):
+    x, edges = called(None, drawn(2, EDGES))
+    kept = [*map(weakref.ref, (x, edges, gcn(x, edges)))]
+    del x, edges
+    assert runs == [1]
+    assert [each() for each in kept] == [None] * 3
+
+
+def test_the_last_call_may_be_another_threads(monkeypatch):
+    layer = compile_layer(randomized(geometric.GCNConv(WIDTH, 8)), dynamic=True)
+    compute = CompiledLayer._compute
+
+    def computed(self, *given):
+        found = compute(self, *given)
+        self._last.set(None, "the other one ran its module")
+        return found
+
+    monkeypatch.setattr(CompiledLayer, "_compute", computed)
+    for _ in range(3):
+        args = called(None, drawn(2, EDGES))
+        assert torch.allclose(layer(*args), layer.module(*args), atol=1e-5)

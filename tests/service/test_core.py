@@ -5,6 +5,7 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from hetune.service.core.graphs.document import GraphHeader, arrays_of, graph_of
 from hetune.service.core.graphs.graph_files import GraphFiles
 from hetune.service.core.graphs.graphs import GraphStore, statistics
 from hetune.service.core.models.description import ModelDescription
+from hetune.service.core.models.models import ModelStore
 from hetune.service.core.models.stack import describe, modules_of
 from hetune.service.core.service import Service
 from hetune.variants.errors import (
@@ -423,6 +425,22 @@ def test_versions_never_change(service, layers, tmp_path):
     for do in (lambda: again.models.get("m"), lambda: again.models.remove("m", 1)):
         with pytest.raises(NotFoundError):
             do()
+
+
+def test_a_latest_version_that_goes_meanwhile_is_not_asked_for(service, layers, monkeypatch):
+    service.models.add("m", 2, *describe(layers))
+    files = ModelStore._files
+
+    def listed(store, name):
+        found = files(store, name)
+        monkeypatch.setattr(ModelStore, "_files", files)
+        Path(found[2].path).unlink()  # by another process
+        return found
+
+    monkeypatch.setattr(ModelStore, "_files", listed)
+    assert service.models.get("m").version == 1
+    with pytest.raises(NotFoundError, match="no version 2"):
+        service.models.get("m", 2)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from hetune.variants.runtime.domain import Domain
 from ._device import RecordedDevice
 from ._serving import asking, make_service, tiny_features, tiny_graph, tiny_layers
 
-pytest.importorskip("triton", reason="no triton: pip install 'hetune[triton]'")
+pytest.importorskip("triton", reason="no triton: pip install '.[triton]'")
 X = tiny_features()
 BINARY = {"Content-Type": MEDIA_TYPE}
 

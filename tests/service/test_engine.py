@@ -37,7 +37,7 @@ X = tiny_features()
 
 
 TRITON = pytest.mark.skipif(
-    find_spec("triton") is None, reason="no triton: pip install 'hetune[triton]'"
+    find_spec("triton") is None, reason="no triton: pip install '.[triton]'"
 )
 
 

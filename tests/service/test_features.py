@@ -105,6 +105,27 @@ def test_their_digest_is_that_of_their_content(kept):
     assert len(set(digests)) == 4
 
 
+def test_the_order_of_types_is_no_content(kept):
+    _, features, id = kept
+    wide = {"author": X[:3, :2], "paper": X[3:]}
+    turned = dict(reversed(wide.items()))
+    assert features.put(id, "base", wide)[0] == features.put(id, "base", turned)[0]
+    for name, rows in features.get(id, "base").items():
+        assert torch.equal(rows, wide[name])
+
+
+def test_a_few_wide_rows_take_no_more_memory_than_a_body(tmp_path):
+    graphs, features = opened(tmp_path, body_bytes=7 * 300 * 4)
+    id = graphs.add(tiny_graph())
+    for width, is_kept in ((300, True), (301, False)):
+        given = {"author": torch.ones(1, width).expand(3, width), "paper": X[3:, :1]}
+        if is_kept:
+            assert features.put(id, "base", given)[0].width == width
+            continue
+        with pytest.raises(TooLargeError, match="as wide as the widest"):
+            features.put(id, "base", given)
+
+
 def test_others_of_the_name_take_their_place(kept, tmp_path):
     _, features, id = kept
     features.put(id, "base", X)

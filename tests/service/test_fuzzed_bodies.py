@@ -15,8 +15,8 @@ from tests.full import FULL
 import hetune
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.models.triple_scores import describe_scores
-from hetune.service.http.access import NEEDS
 from hetune.service.http.problems import MEDIA_TYPE, STATUS
+from hetune.service.http.route_scopes import NEEDS
 from hetune.service.server.app import application
 
 from ._measured import Watch, growth

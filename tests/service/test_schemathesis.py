@@ -20,7 +20,7 @@ from ._serving import LIMITS, make_service, serving, tiny_graph
 
 HERE = Path(__file__).parent
 needs_schemathesis = pytest.mark.skipif(
-    find_spec("schemathesis") is None, reason="no schemathesis: pip install 'hetune[dev]'"
+    find_spec("schemathesis") is None, reason="no schemathesis: pip install '.[dev]'"
 )
 
 

@@ -14,10 +14,10 @@ import pytest
 from hetune.service.core.keys.access import Access
 from hetune.service.core.keys.keys import FILE, Keys
 from hetune.service.core.keys.scopes import KeyScope
-from hetune.service.http import access
-from hetune.service.http.access import NEEDS, is_public, needs_of
+from hetune.service.http import route_scopes
 from hetune.service.http.dispatcher import Dispatcher
-from hetune.service.pages.access import is_page
+from hetune.service.http.route_scopes import NEEDS, is_public, needs_of
+from hetune.service.pages.page_requests import is_page
 from hetune.service.pages.sessions import Sessions
 from hetune.service.server.app import application, routes
 from hetune.service.server.guard import Guard
@@ -112,11 +112,11 @@ def test_what_no_line_fits_needs_admin(method, path):
 
 def test_long_paths_are_not_remembered():
     path = "/v1/health/" + "a" * 1000
-    before = access._needs_again.cache_info().currsize
+    before = route_scopes._needs_again.cache_info().currsize
     assert needs_of("GET", path) == (frozenset(),)
     assert not is_public("GET", path)
     assert needs_of("GET", f"/v1/models/{'a' * 1000}") == (frozenset({KeyScope.infer}),)
-    assert access._needs_again.cache_info().currsize == before
+    assert route_scopes._needs_again.cache_info().currsize == before
 
 
 @pytest.mark.parametrize(("method", "path"), GUARDED)

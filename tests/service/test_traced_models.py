@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,12 +11,12 @@ from torch.nn import functional
 
 import hetune
 from hetune.clients import Client
-from hetune.errors import InputError
+from hetune.errors import InputError, TooLargeError
 from hetune.service.core.models.describe_traced import describe_traced
 from hetune.service.server.app import application
 from hetune.variants.graph.convert import from_edge_index_dict
 
-from ._serving import client_of, make_service, serving
+from ._serving import LIMITS, client_of, make_service, serving
 
 pyg = pytest.importorskip("torch_geometric.nn")
 
@@ -255,3 +256,40 @@ def test_a_model_of_dictionaries_is_served_on_graphs_with_its_types(client, url)
         client.infer("wide", id, {"a": x["a"], "b": x["b"]})
     with pytest.raises(InputError, match="give rows of 6 for 'a', rows of 5 for 'b'"):
         client.infer("wide", id, torch.ones(19, 6))
+
+
+@pytest.mark.parametrize("largest", [torch.Tensor.amax, torch.Tensor.amin])
+def test_zeros_behind_narrow_rows_are_no_numbers_of_theirs(largest):
+    class Shifted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = pyg.HeteroConv({kind: pyg.SAGEConv((-1, -1), 3) for kind in kinds})
+
+        def forward(self, x_dict, edges):
+            shifted = {k: x - largest(x, 1, keepdim=True) for k, x in x_dict.items()}
+            return self.conv(shifted, edges)
+
+    kinds = [("a", "of", "b"), ("b", "to", "a")]
+    x = {"a": torch.ones(2, 20), "b": torch.ones(2, 16)}
+    example = x, {kind: torch.zeros(2, 1).long() for kind in kinds}
+    model = Shifted().eval()
+    model(*example)
+    with pytest.raises(InputError, match="its program gives other numbers"):
+        describe_traced(model, example)
+
+
+def test_rows_of_some_nodes_need_no_room_for_those_of_all(tmp_path):
+    kinds = [("a", "to", "b"), ("b", "back", "a")]
+    wide = {"a": torch.randn(900, 6), "b": torch.randn(100, 5)}
+    edges = {kind: torch.zeros(2, 1, dtype=torch.int64) for kind in kinds}
+    relations = pyg.HeteroConv({kind: pyg.SAGEConv((-1, -1), 30) for kind in kinds}).eval()
+    with torch.no_grad():
+        expected = relations(wide, edges)
+    service = make_service(tmp_path, limits=replace(LIMITS, run_bytes=60_000))
+    service.models.add("wide", 1, *describe_traced(relations, (wide, edges)))
+    given = from_edge_index_dict(edges, x_dict=wide), wide
+    nodes = {"b": torch.tensor([0, 7])}
+    answer = service.inference.run("wide", *given, nodes=nodes, subset="reach")
+    torch.testing.assert_close(answer.out["b"], expected["b"][[0, 7]], rtol=1e-5, atol=1e-5)
+    with pytest.raises(TooLargeError, match="bytes for features and outputs"):
+        service.inference.run("wide", *given)

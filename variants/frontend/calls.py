@@ -125,7 +125,7 @@ class LayerCall(Call):
         adapter, x, edges = self._adapter, self.x, self._edges
         if not (isinstance(x, Tensor) and isinstance(edges, tuple) and adapter.takes_any_graph):
             return None
-        if edges[1].shape != edges[0].shape[1:] or x.shape[1] != adapter.width:
+        if edges[1].shape != edges[0].shape[1:] or x.shape[1:] != (adapter.width,):
             return None
         src, dst = reversed(tuple(edges[0])) if adapter.is_reversed else tuple(edges[0])
         return LooseEdges(src, dst, edges[1], len(x), {"x": x}, (adapter.result_width,))

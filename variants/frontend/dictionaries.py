@@ -76,6 +76,9 @@ class TypedArguments(CallArguments):
                 name = by_type[f"{_NODES}{i}"]
                 shape = count, *self.values[name].shape[1:]
                 values[name] = torch.randn(shape, generator=random, dtype=torch.float64)
+                # Zeros behind narrow rows are the largest number of a row, or the least.
+                values[name][::4] = values[name][::4].abs()
+                values[name][1::4] = -values[name][1::4].abs()
         for number, (name, ends) in enumerate(self.edge_types.items()):
             size = (6 * num_nodes + 2 * number,)
             limits = [counts[self.node_types.index(end)] - 2 for end in (ends[0], ends[2])]

@@ -1,7 +1,7 @@
 """PyG's `RGCNConv` called with numbers of nodes, or nothing, in place of their features.
 
 Its weights then have a row for each node: they are embeddings. What a message takes of them is read
-by torch, which also adds up its gradients by node, and is summed up by the program. It is read once
+before the program, which sums it up, and where its gradients are added up by node. It is read once
 where all nodes take part and no parameter is learned.
 """
 
@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding
 
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, as_rows
 from hetune.variants.frontend.calls import LayerCall, check_device, parameter_names, read_edges
 from hetune.variants.frontend.parameters_version import ParametersVersion
+from hetune.variants.frontend.table_rows import table_rows
 from hetune.variants.frontend.trace import Graph, Value, edge, layer_program, node, shared
 from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph.hetero import HeteroGraph
@@ -138,9 +138,9 @@ class _NodeRows:
             return types * weight.shape[1] + ids[graph.src.long()]
 
         places = graph.state.of(_PLACES, None, index, owner=self) if is_all else index()
-        found = {"message": embedding(places, weight.flatten(0, 1))}
+        found = {"message": table_rows(weight.flatten(0, 1), places)}
         if root is not None:
-            found["root"] = root if is_all else embedding(ids, root)
+            found["root"] = root if is_all else table_rows(root, ids)
         return found
 
     def _mixed(self) -> Tensor:

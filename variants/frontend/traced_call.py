@@ -35,6 +35,7 @@ from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
 from hetune.variants.frontend.tracing.recording import Recordings
+from hetune.variants.frontend.tracing.selected_columns import picks_columns
 from hetune.variants.frontend.tracing.validate import (
     gradient_refusal,
     number_of_nodes,
@@ -91,11 +92,11 @@ def read_in_float32(
 
 _DEVICES = ("cpu", "cuda")
 _FEW = 2
-"""So many rows are never broadcast to others."""
+"""Fewer rows than this may be broadcast to others, so they say nothing about shapes."""
 
 
 def dtype_of(module: nn.Module) -> torch.dtype:
-    """Of its parameters."""
+    """The dtype of its parameters."""
     dtypes = (p.dtype for p in module.parameters() if p.is_floating_point())
     return next(dtypes, torch.float32)
 
@@ -105,14 +106,15 @@ class TracedReader:
 
     Attributes:
         traced: What it computes.
-        adapter: What it is to the rest of hetune.
+        adapter: How the compiler and calls see the layer.
     """
 
     def __init__(self, module: nn.Module, arguments: CallArguments, traced: Traced) -> None:
         self._module, self._key, self.traced = module, arguments.key, traced
         own = original(module)
         self._state, self._parts = PythonState(own), list(own.modules())
-        self._places = places_of(module)
+        self._places, self._updates = places_of(module), bool(traced.updated)
+        self._picks = picks_columns(traced.program, traced.weights)
         self._modes: dict[tuple[bool, ...], Unsupported | Recordings] = {
             mode_of(self._parts): Recordings(traced.recording)
         }
@@ -148,16 +150,25 @@ class TracedReader:
         if isinstance(arguments, Unsupported):
             return arguments
         if arguments.key != self._key:
+            kinds = ", ".join(f"{name}: {kind}" for name, kind in arguments.key)
             known = "it is compiled for other kinds of calls: compile it anew for calls with "
-            return Unsupported(known + _shown(arguments.key), kind=arguments.key)
+            return Unsupported(known + kinds, kind=arguments.key)
         arguments = replace(arguments, edge_features=self.traced.edge_features)
+        if not self.fits(arguments):
+            return Unsupported("columns are picked, and features are not finite: replace these")
         mode = mode_of(self._parts)
         if mode not in self._modes:
             with full_precision(arguments.device.type):
                 self._modes[mode] = self._in_mode(arguments, mode)
         if isinstance(recordings := self._modes[mode], Unsupported):
             return recordings
+        if self._updates and arguments.is_rounded:
+            return Unsupported("batch norm trains, and autocast is on, or floats have 16 bits")
         return TracedCall(self, self._module, arguments, mode, recordings)
+
+    def fits(self, arguments: CallArguments) -> bool:
+        """Whether features are finite, where products pick columns, so that 0 times others is 0."""
+        return not self._picks or arguments.are_finite
 
     def is_as_in(self, mode: tuple[bool, ...]) -> bool:
         """Whether the layer is in a mode, and its attributes are what they were."""
@@ -184,10 +195,6 @@ class TracedReader:
 
     def _graph_refusal(self, module: object, graph: HeteroGraph) -> str | None:
         return refusal_of(graph, self)
-
-
-def _shown(key: tuple[tuple[str, object], ...]) -> str:
-    return ", ".join(f"{name}: {kind}" for name, kind in key)
 
 
 class TracedCall(Call):
@@ -301,15 +308,18 @@ class TracedCall(Call):
             if not reader.is_as_in(mode) or any(now.get(name) is not kept[name] for name in kept):
                 return None
             given = {name: args[place] for name, place in places.items() if place is not None}
-            given |= now
-            return TracedCall(reader, module, replace(blank, values=given), mode, recordings)
+            found = replace(blank, values={**given, **now})
+            return (
+                TracedCall(reader, module, found, mode, recordings) if reader.fits(found) else None
+            )
 
         return read
 
     def loose_edges(self) -> LooseEdges | None:
         """Where nodes and edges are of one type, and the program's result is the call's."""
         arguments, traced = self._arguments, self._reader.traced
-        if arguments.sources or arguments.edge_features or traced.kinds or not self.takes_out:
+        is_other = arguments.sources or arguments.edge_features or traced.kinds
+        if is_other or not (self.takes_out and self._reader.fits(arguments)):
             return None
         assert traced.result_shape is not None
         with full_precision(arguments.device.type):
@@ -345,8 +355,7 @@ class TracedCall(Call):
         arguments = self._arguments
         if any(tensor.requires_grad for tensor in arguments.graph_tensors):
             return "what is computed once for a graph has none"
-        is_autocast = torch.is_autocast_enabled(arguments.device.type)
-        if is_autocast or arguments.given_dtype is not torch.float32:
+        if arguments.is_rounded:
             return "autocast is on, or floats have 16 bits: layers of float32 are trained compiled"
         return self._reader.gradient_refusal(arguments, self._mode)
 

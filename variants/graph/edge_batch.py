@@ -51,6 +51,8 @@ class EdgeBatch(HeteroGraph):
         for ids in given:
             if ids.dtype not in _INTEGERS or ids.shape != shape or not ids.is_cpu:
                 return False
+        if not self.src.is_cpu:
+            return False
         if self._copies is None:
             nodes, types, _ = self.counts
             own = (nodes, 0, self.src), (nodes, 0, self.dst), (types, 0, self.etype)

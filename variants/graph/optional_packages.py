@@ -6,6 +6,7 @@ import warnings
 from types import ModuleType
 
 from hetune.variants.errors import GraphError
+from hetune.variants.extras import installing
 
 
 def require(module: str, extra: str, purpose: str) -> ModuleType:
@@ -24,5 +25,5 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
     except ImportError as error:
         raise GraphError(
             f"{purpose} needs {module.split('.')[0]}, which cannot be imported ({error}): "
-            f"pip install 'hetune[{extra}]'"
+            f"{installing(extra)}"
         ) from error

@@ -11,7 +11,7 @@ from hetune.variants.kernel.nodes import Gemm, Schedule, SegmentSum
 
 @dataclass(frozen=True, slots=True)
 class GpuSchedule:
-    """Choice 6 on a GPU; one for a whole launch.
+    """How a launch is tiled and shared out on a GPU; one for the whole launch.
 
     Traversals with loops are shared out in *parts*: each row's edges are cut into parts, and a
     program takes several parts of about one length.

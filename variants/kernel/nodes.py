@@ -375,7 +375,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How a launch is tiled and shared out (choice 6); one for the whole launch.
+    """How a launch is tiled and shared out; one for the whole launch.
 
     Attributes:
         block_nodes: Largest number of destination nodes in a block, on average (node-blocked

@@ -35,7 +35,7 @@ class FinishedPart:
 class Journal:
     """The finished parts of a run, in a file that one process at a time may have.
 
-    A line that was cut off by a crash does not count, nor does anything after it.
+    A line that was cut off by a crash, or is damaged, does not count, nor does anything after it.
 
     Args:
         path: The file.
@@ -120,7 +120,10 @@ def _finished(lines: list[bytes]) -> list[FinishedPart]:
     found = []
     for line in lines:
         try:
-            found.append(FinishedPart(**json.loads(line)))
+            part = FinishedPart(**json.loads(line))
         except (ValueError, TypeError):
             break
+        if not all(type(number) is int for number in (part.layer, part.first, part.last)):
+            break
+        found.append(part)
     return found

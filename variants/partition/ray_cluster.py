@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hetune.variants.errors import InputError
+from hetune.variants.extras import installing
 
 
 @contextmanager
@@ -28,7 +29,7 @@ def ray_cluster(address: str | None) -> Iterator[Any]:
     try:
         import ray
     except ImportError as error:
-        raise InputError(f"ray cannot be imported ({error}): pip install 'hetune[ray]'") from error
+        raise InputError(f"ray cannot be imported ({error}): {installing('ray')}") from error
     is_own = not ray.is_initialized()
     if address is not None and not is_own:
         raise InputError("this process is connected to a Ray cluster: leave address out")

@@ -55,7 +55,8 @@ def run_partitions(
     """Runs layers on a graph part by part, and writes the last one's rows to a file.
 
     A part is a range of nodes and all edges into them; it is as large as memory allows. The
-    variant is chosen for each part. With `variant`, rows have the same bits as in memory.
+    variant is chosen once for parts of about one size. With `variant`, rows have the bits of a run
+    in memory.
 
     Beside `out` there is a folder of the same name and ".work" until the rows are complete: other
     layers' rows and a journal of what is finished. An equal call goes on from there, after a crash
@@ -236,7 +237,7 @@ class _LayerRun:
         bounds, starts = partitions.bounds, partitions.starts
         first, gaps = 0, []
         for part in sorted(self.journal.parts, key=lambda part: part.first):
-            if part.layer != self.number:
+            if part.layer != self.number or not 0 <= part.first < part.last <= len(rows):
                 continue
             if checksum_of(rows[part.first : part.last]) == part.checksum:
                 stop, after = np.searchsorted(bounds, [part.first, part.last]).tolist()

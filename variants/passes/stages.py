@@ -38,8 +38,7 @@ class Stage:
 
     Attributes:
         program: Its parameters are some of the whole's and results of stages before, all under
-            their names in the whole. So are its results: rows of nodes, rows of edges in the
-            caller's order, and rows of types.
+            their names in the whole. So are its results: rows of nodes, of edges and of types.
         is_reversed: Whether it runs on the reversed graph: what are nodes of a bipartite graph to
             the whole are sources to it, and the other way round.
     """

@@ -10,6 +10,7 @@ from time import perf_counter
 from torch import Tensor
 
 from hetune.variants.graph.threads import kernel_threads, record_used_threads, using_threads
+from hetune.variants.runtime.edge_rows import IN_GRAPH_ORDER, EdgeOrders
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.float32_range import Overflow
 from hetune.variants.runtime.thread_watch import ThreadWatch
@@ -33,16 +34,17 @@ class BoundRun:
         weights: Mapping[str, Tensor],
         out: Tensor | None,
         overflow: Overflow,
+        orders: EdgeOrders = IN_GRAPH_ORDER,
     ) -> tuple[Tensor, ...]:
         """As `Executable.run`."""
         watch = self.watch
         if watch is None:
             record_used_threads(kernel_threads())
-            return self.executable.run(inputs, weights, out, overflow=overflow)
+            return self.executable.run(inputs, weights, out, overflow=overflow, orders=orders)
         threads, clock = watch.threads, _Clock()
         record_used_threads(threads)
         with using_threads(threads) if threads == 1 else nullcontext():
-            results = self.executable.run(inputs, weights, out, clock, overflow)
+            results = self.executable.run(inputs, weights, out, clock, overflow, orders)
         watch.record(threads, clock.seconds)
         return results
 

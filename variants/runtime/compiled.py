@@ -174,7 +174,8 @@ class CompiledLayer(ModuleWrapper):
 
     def _run_again(self, args: tuple[Any, ...], options: CallOptions) -> Any:
         """The result of a call like the last one, and None of any other."""
-        known = self._repeated.supported(self.module, args) if self._repeated else None
+        last = self._repeated  # other threads may forget it
+        known = None if last is None else last.supported(self.module, args)
         if known is None or not (options[2] is None or known[1].takes_out):
             new = self._new_graphs if options.are_none else None
             return new and new.result(self.module, args, self._last)
@@ -295,7 +296,7 @@ class CompiledLayer(ModuleWrapper):
     def explain(
         self, *args: Any, memory_limit: int | None = None, gradients: bool = False, **kwargs: Any
     ) -> Choice:
-        """What a call with these arguments would run, and why. Printed, it is a table.
+        """What calls with these arguments settle on, and why. Printed, it is a table.
 
         With gradients, it says what their backward would run, too.
 

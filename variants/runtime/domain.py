@@ -161,6 +161,19 @@ class Domain:
             self._is_in_order = _ascends(order) if small is None else small.is_in_order
         return None if self._is_in_order else order
 
+    @property
+    def edge_places(self) -> Tensor | None:
+        """Where the index has each edge of the graph, int32 [E]; None where the orders are one."""
+        order = self.edge_order
+        if order is None:
+            return None
+
+        def build() -> Tensor:
+            places = torch.arange(len(order), dtype=order.dtype, device=order.device)
+            return torch.empty_like(order).index_copy_(0, order.long(), places)
+
+        return self.index(ALL_EDGES).step("places", build)
+
     def rows(self, space: Space, group: str = ALL_EDGES) -> int:
         """How many rows a space has."""
         if (space, group) not in self._counts:

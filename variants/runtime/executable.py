@@ -23,6 +23,7 @@ from hetune.variants.kernel.nodes import Element
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import ALL_EDGES
 from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.edge_rows import IN_GRAPH_ORDER, EdgeOrders
 from hetune.variants.runtime.float32_range import Overflow
 from hetune.variants.runtime.memory import ELEMENT, Layout, layout_of
 from hetune.variants.runtime.plan_facts import facts_of
@@ -65,6 +66,7 @@ class Executable:
         self._constants = {} if self._given else constants_of(plan, domain)
         self._kept: dict[tuple[int, ...], _KeptConstants] = {}
         self._kept_edges: dict[str, _KeptRows] = {}
+        self._ways: dict[int, tuple[Tensor, Tensor | None]] = {}
         order = domain.edge_order if facts.reordered else None
         self._edge_features = tuple((name, order) for name in facts.reordered)
         self._runners = tuple(
@@ -87,6 +89,7 @@ class Executable:
         out: Tensor | None = None,
         mark: Callable[[], object] | None = None,
         overflow: Overflow | None = None,
+        orders: EdgeOrders = IN_GRAPH_ORDER,
     ) -> tuple[Tensor, ...]:
         """The plan's results, [rows, *row shape] each; rows of edges in the graph's order.
 
@@ -98,6 +101,7 @@ class Executable:
             mark: Called before the first launch and after each that the graph has rows for
                 (`Domain.runs`), to note the time.
             overflow: Told of a number that outgrew float32. On a GPU nobody is.
+            orders: Of edges, where that is another one.
 
         Raises:
             InputError: A tensor's dtype, shape or device does not fit.
@@ -105,7 +109,7 @@ class Executable:
         given = self.inputs(features)
         read = {} if out is None else {**self._constants, **weights, **given}
         results = self.results.allocate(out, read)
-        self.start(given, weights, results, mark, overflow)
+        self.start(given, weights, results, mark, overflow, orders)
         return results
 
     def start(
@@ -115,6 +119,7 @@ class Executable:
         results: tuple[Tensor, ...],
         mark: Callable[[], object] | None = None,
         overflow: Overflow | None = None,
+        orders: EdgeOrders = IN_GRAPH_ORDER,
     ) -> None:
         """Computes the results where they are to be.
 
@@ -124,15 +129,21 @@ class Executable:
             results: What `Results.allocate` gives.
             mark: As of `run`.
             overflow: As there.
+            orders: As there.
         """
-        written = self.results.written(results)
+        written = self.results.written(results, keeps_order=orders.kept)
         buffers = {**self._constants, **weights, **given, **written}
         if mark is None and self._native is not None and self._native(buffers):
             return
         with self.workspace.lock if self.workspace else nullcontext():
             memory = self.memory()
             for name, order in self._edge_features:
-                memory[name] = self._in_order(name, given[name], order, memory[name])
+                if (places := orders.places.get(name)) is None:
+                    memory[name] = self._in_order(name, given[name], order, memory[name])
+                elif (way := self._way(places, order)) is None:
+                    memory[name] = given[name]
+                else:
+                    reorder(given[name].detach(), way, memory[name])
             buffers |= memory
             buffers |= written
             for view in self.plan.views:
@@ -144,7 +155,8 @@ class Executable:
                     overflow.record()
                 if mark is not None:
                     mark()
-            self.results.reorder(results, buffers)
+            if not orders.kept:
+                self.results.reorder(results, buffers)
 
     def _native_start(self) -> NativeStart | None:
         """What starts the whole plan on a GPU; None where launches have to be started in turn."""
@@ -174,6 +186,15 @@ class Executable:
             kept.rows = torch.empty_like(place)
             reorder(rows.detach(), order, kept.rows)
         return kept.rows
+
+    def _way(self, places: Tensor, order: Tensor | None) -> Tensor | None:
+        """Where rows with these places have each edge of the index; None: where it has them."""
+        known = self._ways.get(id(places))
+        if known is None or known[0] is not places:
+            way = places if order is None else places.index_select(0, order)
+            is_same = torch.equal(way, torch.arange(len(way), dtype=way.dtype, device=way.device))
+            known = self._ways[id(places)] = places, None if is_same else way
+        return known[1]
 
     def release_indexes(self) -> None:
         """Lets go of indexes that no kernel reads, if none was built since this was called before.

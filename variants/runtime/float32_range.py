@@ -41,7 +41,7 @@ class Overflow:
         self.happened = False
 
     def record(self) -> None:
-        """It was."""
+        """Notes that a number outgrew float32."""
         self.happened = True
 
 

@@ -13,8 +13,10 @@ from torch import Tensor
 from hetune.variants.backends.base import Backend
 from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import MemoryLimitError, ProgramError
+from hetune.variants.graph.float_memory import zeros_like_rows
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.reverse import reversed_graph
+from hetune.variants.graph.row_sums import add_rows
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.passes.backward import backward, backward_by_edges
 from hetune.variants.passes.edge_gradients import EdgeTerm, Gradient, names_of
@@ -26,16 +28,16 @@ from hetune.variants.program.nodes import End, Program, Space, Type, operands
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.choice import Choice
 from hetune.variants.runtime.domain import split_relations
+from hetune.variants.runtime.edge_rows import EdgeOrders, OrderedRows, in_graph_order
 from hetune.variants.runtime.float32_range import Overflow, may_differ
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.plan_inputs import weights_of
-from hetune.variants.runtime.row_sums import add_rows
 from hetune.variants.runtime.warm import Progress, compile_kernels
 
 _Done = TypeVar("_Done")
 _FITTING = GraphSlot[int, int]()
-Rows = Mapping[str, Tensor]
-"""Tensors [rows, *row shape] by the names of a program."""
+Rows = Mapping[str, Tensor | OrderedRows]
+"""Tensors [rows, *row shape] by the names of a program; edges in whatever order."""
 
 
 class StageRunner:
@@ -53,6 +55,8 @@ class StageRunner:
         self._stage, self._runs = stage, LayerRunner(backend)
         self.limitation = None if stage.is_weights else limitation(stage.program)
         self._is_interpreted = stage.is_weights or self.limitation is not None
+        types = stage.program.types
+        self._edges = [n for n in stage.program.results if types[n].space is Space.EDGE]
 
     @cached_property
     def _variants(self) -> dict[str, Variant]:
@@ -69,7 +73,9 @@ class StageRunner:
         graph, program = self._graph(graph), self._stage.program
         return {name: _bytes(program.type_of(name), graph) for name in program.results}
 
-    def run(self, graph: HeteroGraph, policy: Policy, values: Rows) -> dict[str, Tensor]:
+    def run(
+        self, graph: HeteroGraph, policy: Policy, values: Rows
+    ) -> Mapping[str, Tensor | OrderedRows]:
         """Its results by name.
 
         Args:
@@ -82,17 +88,31 @@ class StageRunner:
             CompileError: A variant does not compile.
         """
         graph, program = self._graph(graph), self._stage.program
-        given = {name: values[name] for name in self.reads}
         if self._is_interpreted:
-            return _interpreted(program, given, graph, torch.float32)
+            return self._interpreted(graph, values, torch.float32)
+        known = {name: values[name] for name in self.reads}
+        given = {n: v.rows if isinstance(v, OrderedRows) else v for n, v in known.items()}
+        places = {name: v.places for name, v in known.items() if isinstance(v, OrderedRows)}
         chosen, _ = self._runs.next(self._variants, graph, policy)
         weights = weights_of(chosen.variant.plan, given, graph, torch.float32)
         rows = {param.name: given[param.name] for param in program.params if param.role != "weight"}
         overflow = Overflow()
-        results = self._runs.run(graph, chosen, policy, rows, weights, None, overflow)
+        orders = EdgeOrders(places, kept=True)
+        run = graph, chosen, policy, rows, weights, None, overflow
+        results = self._runs.run(*run, orders=orders)
         if overflow.happened and may_differ(results, given.values()):
-            return _interpreted(program, given, graph, torch.float64)
-        return dict(zip(program.results, results, strict=True))
+            return self._interpreted(graph, values, torch.float64)
+        named = dict(zip(program.results, results, strict=True))
+        bound = self._runs.executable(chosen.variant, graph) if self._edges else None
+        if bound is None or (order := bound.results.places) is None:
+            return named
+        return {**named, **{name: OrderedRows(named[name], order) for name in self._edges}}
+
+    def _interpreted(
+        self, graph: HeteroGraph, values: Rows, dtype: torch.dtype
+    ) -> dict[str, Tensor]:
+        given = {name: in_graph_order(values[name]) for name in self.reads}
+        return _interpreted(self._stage.program, given, graph, dtype)
 
     def choice(self, graph: HeteroGraph, policy: Policy) -> Choice | None:
         """What suits a graph, and why; None of what is interpreted.
@@ -171,14 +191,16 @@ class GradientRunner:
             MemoryLimitError: No variant fits the limit.
             CompileError: A variant does not compile.
         """
-        known, policy = dict(values), in_stages(policy)
+        known, policy = dict[str, Tensor | OrderedRows](values), in_stages(policy)
         for i, stage in enumerate(self.stages):
             known |= self._within(stage.run, i, graph, policy)(known)
             for name in stage.reads:
                 if self._last_read[name] == i and name not in self._kept:
                     del known[name]
         return {
-            name: known[result] if isinstance(result, str) else _sum_of(result, known, graph)
+            name: in_graph_order(known[result])
+            if isinstance(result, str)
+            else _sum_of(result, known, graph)
             for name, result in zip(self._wanted, self._results, strict=True)
         }
 
@@ -257,11 +279,12 @@ def _gradients(
 
 def _sum_of(terms: tuple[EdgeTerm, ...], rows: Rows, graph: HeteroGraph) -> Tensor:
     first = rows[terms[0].rows]
+    first = first.rows if isinstance(first, OrderedRows) else first
     count = graph.num_etypes if terms[0].end is End.NONE else graph.num_nodes
     ids = {End.SRC: graph.src, End.DST: graph.dst, End.NONE: graph.etype}
-    found = first.new_zeros(count, *first.shape[1:])
+    found = zeros_like_rows(count, first)
     for term in terms:
-        add_rows(found, ids[term.end], rows[term.rows].view_as(first), term.factor)
+        add_rows(found, ids[term.end], in_graph_order(rows[term.rows]).view_as(first), term.factor)
     return found
 
 
@@ -309,7 +332,7 @@ def in_stages(policy: Policy) -> Policy:
 
 
 def _interpreted(
-    program: Program, given: Rows, graph: HeteroGraph, dtype: torch.dtype
+    program: Program, given: Mapping[str, Tensor], graph: HeteroGraph, dtype: torch.dtype
 ) -> dict[str, Tensor]:
     values = {
         param.name: given[param.name].reshape(-1, *param.type.shape).to(dtype)

@@ -23,6 +23,7 @@ from hetune.variants.runtime.bound_run import BoundRun
 from hetune.variants.runtime.calls import Policy, about_seconds
 from hetune.variants.runtime.choice import Choice, Chosen, check_variant, is_replayed
 from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.edge_rows import IN_GRAPH_ORDER, EdgeOrders
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.float32_range import Overflow
 from hetune.variants.runtime.layer_use import LayerUse
@@ -219,6 +220,7 @@ class LayerRunner:
         out: Tensor | None,
         overflow: Overflow,
         is_timed: bool = False,
+        orders: EdgeOrders = IN_GRAPH_ORDER,
     ) -> tuple[Tensor, ...]:
         """The results of what was chosen, as `Executable.run` gives it; replayed where it pays.
 
@@ -231,13 +233,14 @@ class LayerRunner:
             out: As of `Executable.run`.
             overflow: As there.
             is_timed: Whether the caller compares times, so that all runs have the same threads.
+            orders: As of `Executable.run`, where runs are not replayed.
 
         Raises:
             InputError: A tensor's dtype, shape or device does not fit.
             CompileError: The variant does not compile.
         """
         if chosen.bound is not None:
-            return chosen.bound.run(inputs, weights, out, overflow)
+            return chosen.bound.run(inputs, weights, out, overflow, orders)
         executable, must = self.executable(chosen.variant, graph), policy.cuda_graph
         sparse = self._sparse(chosen.variant, graph, policy)
         if sparse and (prepared := sparse.prepared(inputs, weights, overflow)):
@@ -252,7 +255,7 @@ class LayerRunner:
             is_all = not (sparse or constants or is_timed)
             if is_all and policy.dynamic and isinstance(graph, EdgeBatch):
                 self._keep(graph, chosen, policy, bound)
-            return bound.run(inputs, weights, out, overflow)
+            return bound.run(inputs, weights, out, overflow, orders)
         record_used_threads(kernel_threads())
         replays = self.use_of(graph).replays(must or False, self.recorder)
         return replays.run(

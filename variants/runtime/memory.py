@@ -50,8 +50,8 @@ class Layout:
         """The most that a run holds at once, with the threads there are now.
 
         Counted are its temporaries, scratch, and its results. Features and copies of them, weights,
-        those folded from others among them, the graph with its indexes, and what a plan computes
-        from these once (`constants_of`) are not.
+        those folded from others among them, the graph with its indexes and orders of edges, and
+        what a plan computes from these once (`constants_of`) are not.
         """
         return self.run_bytes + self.result_bytes
 

@@ -28,7 +28,7 @@ from hetune.variants.runtime.choice import Chosen
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.layer_status import LastCall
 from hetune.variants.runtime.modes import is_plain
-from hetune.variants.runtime.repeated_calls import is_counted, is_rows, still_runs
+from hetune.variants.runtime.repeated_calls import is_rows, still_runs
 from hetune.variants.runtime.size_choices import size_of
 from hetune.variants.runtime.small_runs import SmallRuns
 from hetune.variants.runtime.supported_calls import SupportedCall
@@ -114,26 +114,29 @@ class NewGraphs:
         (adapter, call, graph), backend = prepared, self._runs.backend
         if type(graph) is not HeteroGraph or not isinstance(backend, CppBackend):
             return
-        variant, size = variants[last.variant or ""], max(graph.num_nodes, graph.num_edges)
-        if size >= SMALL or not self._runs.is_of_size(variant.id, graph, self._policy):
+        variant = variants.get(last.variant or "")  # perhaps what another thread ran
+        if variant is None or max(graph.num_nodes, graph.num_edges) >= SMALL:
+            return
+        if not self._runs.is_of_size(variant.id, graph, self._policy):
             return
         weights = kept.weights(variant.plan, adapter, graph, call.edges)
         sizes = size_of(graph.num_nodes, graph.num_targets, graph.num_edges)
         known = self._sizes.get(sizes)
-        if self._calls and known is not None and known.weights.version is weights.version:
-            return
-        if not weights.fit or call.loose_edges() is None:
+        is_known = known is not None and known.weights.version is weights.version
+        if (is_known and self._calls) or not weights.fit:
             return
         calls = _CallsAlike.of(adapter, call.repeat_reader(args), args)
-        runs = SmallRuns.of(variant, graph, backend, weights.tensors, sizes[:3])
-        if calls is None or runs is None:
+        if calls is None or call.loose_edges() is None:
             return
-        if len(self._sizes) >= _MOST_SIZES:
-            self._sizes.clear()
+        if not is_known:
+            runs = SmallRuns.of(variant, graph, backend, weights.tensors, sizes[:3])
+            if runs is None:
+                return
+            if len(self._sizes) >= _MOST_SIZES:
+                self._sizes.clear()
+            watch = self._runs.watch(Chosen(variant), graph)
+            self._sizes[sizes] = _OfSize(variant.id, runs, weights, watch)
         self._calls = calls
-        self._sizes[sizes] = _OfSize(
-            variant.id, runs, weights, self._runs.watch(Chosen(variant), graph)
-        )
 
 
 class _CallsAlike:
@@ -150,7 +153,7 @@ class _CallsAlike:
         """Those like one of a layer; None where there may be none."""
         if read is None or adapter.dropout or adapter.dtype is not torch.float32:
             return None
-        if not is_rows(args[0]) or not all(map(is_counted, args[1:])):
+        if not is_rows(args[0]) or not all(map(_is_read, args[1:])):
             return None
         return cls(adapter, read, args)
 
@@ -159,7 +162,7 @@ class _CallsAlike:
         if len(args) != len(self._kinds) or not is_plain("cpu"):
             return False
         for given, kind in zip(args, self._kinds, strict=True):
-            if type(given) is not kind[0] or _kind(given) != kind:
+            if type(given) is not kind[0] or given.is_nested or _kind(given) != kind:
                 return False
         return True
 
@@ -168,6 +171,11 @@ class _CallsAlike:
         if not still_runs(self.adapter, module) or (call := self._read(args)) is None:
             return None
         return call.loose_edges()
+
+
+def _is_read(given: object) -> bool:
+    """Whether each run reads this tensor anew."""
+    return type(given) is Tensor and given.layout is torch.strided
 
 
 def _kind(given: Tensor) -> tuple[object, ...]:

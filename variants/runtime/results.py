@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hetune.variants.errors import InputError
 from hetune.variants.graph.lazy_tensors import is_lazy
-from hetune.variants.program.nodes import ALL_EDGES, Space, Type
+from hetune.variants.program.nodes import Space, Type
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.plan_facts import StoredResult
 from hetune.variants.runtime.plan_inputs import reorder
@@ -38,10 +38,12 @@ class Results:
         self._places: Tensor | None = None
         """Where the index has each edge of the graph, int32 [E]; None where the orders are one."""
         if any(kind.space is Space.EDGE for _, kind, _ in self._kinds):
-            order = domain.edge_order
-            if order is not None:
-                places = domain.index(ALL_EDGES).position
-                self._places = torch.empty_like(order).index_copy_(0, order.long(), places)
+            self._places = domain.edge_places
+
+    @property
+    def places(self) -> Tensor | None:
+        """Where launches leave each edge of the graph, int32 [E]; None: where it has them."""
+        return self._places
 
     @property
     def are_reordered(self) -> bool:
@@ -95,12 +97,19 @@ class Results:
         elements = self._workspace.results.take(rows * kind.width)
         return elements.view(rows, *kind.shape) if kind.shape else elements
 
-    def written(self, results: tuple[Tensor, ...]) -> dict[str, Tensor]:
-        """The buffers of those that launches write where they are returned."""
+    def written(
+        self, results: tuple[Tensor, ...], *, keeps_order: bool = False
+    ) -> dict[str, Tensor]:
+        """The buffers of those that launches write where they are returned.
+
+        Args:
+            results: What `allocate` gives.
+            keeps_order: Whether rows of edges stay in the index's order.
+        """
         return {
             name: rows if rows.shape == shape else rows.view(shape)
             for (name, kind, _), rows, shape in zip(self._kinds, results, self._stored, strict=True)
-            if self._places is None or kind.space is not Space.EDGE
+            if keeps_order or self._places is None or kind.space is not Space.EDGE
         }
 
     def reorder(self, results: tuple[Tensor, ...], buffers: Mapping[str, Tensor]) -> None:

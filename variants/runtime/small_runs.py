@@ -12,6 +12,7 @@ from hetune.variants.backends.base import SCRATCH
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.cpp.reused_launch import ReusedLaunch
 from hetune.variants.frontend.call import LooseEdges
+from hetune.variants.graph.float_memory import allocate
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.lazy_tensors import materialized
@@ -26,7 +27,6 @@ from hetune.variants.program.nodes import Space
 from hetune.variants.runtime.memory import ELEMENT, lay_out
 from hetune.variants.runtime.plan_facts import facts_of
 from hetune.variants.runtime.plan_inputs import derived_constants, is_of_all_edges
-from hetune.variants.runtime.workspace import allocate
 
 _MOST_BYTES = 1 << 23
 """Of memory: where runs take more, it is not to be kept, and a graph object costs little beside."""
@@ -49,6 +49,7 @@ class SmallRuns:
     ) -> None:
         self._launches, self._index, self._block_nodes = launches, index, block_nodes
         self._plan, self._kept = plan, kept
+        self._rows: Mapping[str, Tensor] = {}
         bases = {view.name: view.base for view in plan.views}
         params = {p.name: p for p in plan.program.params if p.role != "weight"}
         self._result = plan.results[0]
@@ -147,7 +148,8 @@ class SmallRuns:
             given[name] = rows
         if self._plan.constants:
             given |= derived_constants(self._plan, given, lambda _: self._index)
-        out = given[self._result] = torch.empty(nodes * self._width, dtype=torch.float32)
+        out = torch.empty(nodes * self._width, dtype=torch.float32, device="cpu")
+        given[self._result] = out
         for name, places in self._places.items():
             address = given[name].data_ptr()
             for pointers, position in places:
@@ -158,6 +160,7 @@ class SmallRuns:
     def run(self, threads: int) -> bool:
         """Computes the result, and says whether all numbers stayed within float32."""
         overflowed = [launch(threads) for launch in self._launches]
+        self._rows = {}  # the caller's memory is not kept
         return not any(overflowed)
 
 

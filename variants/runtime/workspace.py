@@ -10,12 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hetune.variants.graph.float_memory import HUGE_PAGE, aligned, allocate
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.runtime.memory import ELEMENT, Layout
-
-_HUGE_PAGE = 1 << 21
-_CACHE_LINE = 64
 
 
 class Sliced(Protocol):
@@ -97,14 +95,14 @@ class ReusedMemory:
 
     def take(self, elements: int) -> Tensor:
         """Uninitialised float32 memory that nobody else uses."""
-        if elements * ELEMENT < _HUGE_PAGE:
+        if elements * ELEMENT < HUGE_PAGE:
             return torch.empty(elements, dtype=torch.float32, device="cpu")
         try:
             block = self._spare.pop()
         except IndexError:
-            block = _aligned(elements)
+            block = aligned(elements)
         if block.size != elements:
-            block = _aligned(elements)
+            block = aligned(elements)
         # The tensor holds this view; when the last tensor on it goes, the block comes back.
         view = block[:]
         weakref.finalize(view, self._give_back, weakref.ref(self), block).atexit = False
@@ -115,23 +113,6 @@ class ReusedMemory:
         owner = memory()
         if owner is not None and not owner._spare:
             owner._spare.append(block)
-
-
-def allocate(elements: int) -> Tensor:
-    """Uninitialised float32 memory; large blocks ask for huge pages, which fault 512x less."""
-    # A tensor made in inference mode could not be written outside of it.
-    with torch.inference_mode(False):
-        if elements * ELEMENT < _HUGE_PAGE:
-            return torch.empty(elements, dtype=torch.float32, device="cpu")
-        return torch.from_numpy(_aligned(elements))
-
-
-def _aligned(elements: int) -> np.ndarray:
-    """Memory from the start of a huge page, or else a cache line: vectors then never straddle."""
-    alignment = _HUGE_PAGE if elements * ELEMENT >= 4 * _HUGE_PAGE else _CACHE_LINE
-    block = np.empty(elements + alignment // ELEMENT, dtype=np.float32)
-    start = -block.ctypes.data % alignment // ELEMENT
-    return block[start : start + elements]
 
 
 _NOTHING = allocate(0)

@@ -106,7 +106,10 @@ class FeatureStore:
         parts = tuple(features.values()) if isinstance(features, Mapping) else (features,)
         width, widths = _width(parts), _widths(features)
         count = sum(len(part) for part in parts if part.dim())
-        check_limit("bytes on disk", count * width * _FLOAT_BYTES, self._limits.stored_bytes)
+        size = count * width * _FLOAT_BYTES
+        check_limit("bytes on disk", size, self._limits.stored_bytes)
+        if widths:  # a few wide rows make all others as wide, and so memory of a small body
+            check_limit("bytes of rows as wide as the widest", size, self._limits.body_bytes)
         rows = features_of(features, self._graphs.get(graph), width, widths)
         header = FeaturesHeader(
             by_type=is_typed,
@@ -248,7 +251,7 @@ def _widths(features: Features) -> dict[str, int]:
     """Of each node type that has rows, where these differ."""
     parts = features.items() if isinstance(features, Mapping) else ()
     found = {kind: part.shape[1] for kind, part in parts if part.dim() == 2 and part.numel()}
-    return found if len({*found.values()}) > 1 else {}
+    return dict(sorted(found.items())) if len({*found.values()}) > 1 else {}
 
 
 def _digest(rows: Tensor, by_type: bool, widths: Mapping[str, int]) -> str:

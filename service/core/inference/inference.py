@@ -139,7 +139,8 @@ class Inference:
         needed = places.needed(wanted)
         by_type = isinstance(features, Mapping)
         if found.description.node_widths:  # zeros behind narrow rows take memory, too
-            self.check_memory(places, given, wanted | needed)
+            size = given.num_nodes * found.description.in_channels * _FLOAT_BYTES
+            check_limit("bytes for features and outputs", size, self._limits.run_bytes)
         rows = inputs_of(found, given, features, inputs or {})
         if nodes is None and isinstance(features, Mapping) and found.description.result_types:
             nodes = dict.fromkeys(found.description.result_types)

@@ -1,4 +1,4 @@
-"""The steps of a request, for who wants to follow them. Costs next to nothing where nobody does."""
+"""The steps of a request, for a tracer. They cost next to nothing where there is none."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from contextvars import ContextVar
 from typing import Protocol
 
 
-class Follower(Protocol):
-    """Follows a request through its steps; those of a step are within it."""
+class RequestTracer(Protocol):
+    """Traces a request through its steps; those of a step are within it."""
 
     def step(self, name: str, facts: dict[str, str | int | float]) -> AbstractContextManager[None]:
         """A step while it lasts."""
@@ -19,7 +19,7 @@ class Follower(Protocol):
         ...
 
 
-follower: ContextVar[Follower | None] = ContextVar("follower", default=None)
+request_tracer: ContextVar[RequestTracer | None] = ContextVar("request_tracer", default=None)
 """Of the request that is being worked on; also in threads that work for it."""
 _NOBODY = nullcontext()
 
@@ -31,12 +31,12 @@ def step(name: str, **facts: str | int | float) -> AbstractContextManager[None]:
         name: What is done.
         **facts: On it; nothing that a client has sent.
     """
-    found = follower.get()
+    found = request_tracer.get()
     return _NOBODY if found is None else found.step(name, facts)
 
 
 def waited(name: str, seconds: float) -> None:
     """A step of the request that is being worked on, which has just ended."""
-    found = follower.get()
+    found = request_tracer.get()
     if found is not None:
         found.waited(name, seconds)

@@ -173,7 +173,8 @@ class ModelDescription(Document):
     def _check(self) -> Self:
         if self.node_widths is not None:
             types = () if self.metadata is None else self.metadata.ntypes
-            if len(self.node_widths) != len(types) or max(self.node_widths) != self.in_channels:
+            widest = max(self.node_widths, default=0)
+            if len(self.node_widths) != len(types) or widest != self.in_channels:
                 raise ValueError(
                     f"node_widths are {list(self.node_widths)}: give one for each of the "
                     f"metadata's {len(types)} ntypes, {self.in_channels} (in_channels) the largest"

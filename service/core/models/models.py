@@ -192,7 +192,14 @@ class ModelStore:
             NotFoundError: There is none.
             FolderError: It cannot be read, or is damaged.
         """
-        key = self._key(name, version)
+        try:
+            return self._get(self._key(name, version))
+        except NotFoundError:
+            if version is not None or SEPARATOR in name:
+                raise
+        return self._get(self._key(name, None))  # another process may have removed the latest
+
+    def _get(self, key: tuple[str, int, int]) -> Model:
         return self._loaded.get(key) or self._loaded.add(key, self._read(*key[:2]))
 
     def _key(self, name: str, version: int | None) -> tuple[str, int, int]:

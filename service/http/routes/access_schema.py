@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from hetune.service.core.keys.scopes import KeyScope, Need
-from hetune.service.http.access import NEEDS
+from hetune.service.http.route_scopes import NEEDS
 from hetune.service.http.schema import amend
 
 _SCHEME = "key"

@@ -74,7 +74,7 @@ def add_computation(
         arrived, model = time.monotonic(), str(request.path_params["name"])
         media = media_of(request, *BODIES)
         wanted = _answered(request.headers.get("accept", ""), media)
-        async with work.asked(request, limit_of(media, service.limits)) as body:
+        async with work.received(request, limit_of(media, service.limits)) as body:
             asked = ModelRequest(model, media, body, wanted, arrived)
             deadline: float | None = None
             if _may_have_deadline(media, body):

@@ -61,6 +61,6 @@ def router(work: Dispatcher) -> APIRouter:
     ) -> PromotedModel:
         """Makes a cost model the champion, unless it loses to the present one."""
         with work.changing.entered():
-            return await work.change(lambda: models.promote(id, machine))
+            return await work.change_in_database(lambda: models.promote(id, machine))
 
     return routes

@@ -68,8 +68,8 @@ async def job_events(
     try:
         while time.monotonic() < until and not stopping.is_set() and not await left():
             # First the state: what is in the log when a job has ended is all that there will be.
-            job = await work.ask(partial(jobs.get, id))
-            page = await work.ask(partial(jobs.log, id, after=after, limit=_PAGE))
+            job = await work.in_database(partial(jobs.get, id))
+            page = await work.in_database(partial(jobs.log, id, after=after, limit=_PAGE))
             for line in page.lines:
                 yield _event(LOG_EVENT, line, line.number)
             after = page.after

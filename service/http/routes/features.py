@@ -47,7 +47,7 @@ def router(work: Dispatcher) -> APIRouter:
 
         service.graphs.files.check_there(id)
         async with work.uploaded(request, Media.JSON, Media.SAFETENSORS) as upload:
-            found, is_new = await work.aside(lambda: put(upload))
+            found, is_new = await work.in_thread(lambda: put(upload))
         response.status_code = 201 if is_new else 200
         return found
 

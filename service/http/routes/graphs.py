@@ -60,7 +60,7 @@ def router(work: Dispatcher) -> APIRouter:
             return GraphCreated(id=key, num_nodes=graph.num_nodes, num_edges=graph.num_edges)
 
         async with work.uploaded(request, *_BODIES, *more) as upload:
-            created = await work.aside(lambda: add(upload))
+            created = await work.in_thread(lambda: add(upload))
         response.headers["Location"] = f"/v1/graphs/{created.id}"
         return created
 

@@ -61,7 +61,7 @@ def router(work: Dispatcher) -> APIRouter:
     async def select(name: ModelReference, request: Request) -> RunReport:
         """What would be chosen for a model on a graph, and why; nothing is run."""
         media = media_of(request, *BODIES)
-        async with work.asked(request, limit_of(media, service.limits)) as body:
+        async with work.received(request, limit_of(media, service.limits)) as body:
             return await work.compute(lambda: _select(service, name, media, body))
 
     return routes

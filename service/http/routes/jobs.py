@@ -42,7 +42,7 @@ def router(work: Dispatcher) -> APIRouter:
         media_of(request, Media.JSON)
         work.changing.check()
         async with work.body(request, limits.json_bytes) as body, work.changing.turn():
-            job = await work.change(
+            job = await work.change_in_database(
                 lambda: jobs.submit(_under(parse(JobRequest, bytes(body)), idempotency_key))
             )
         response.headers["Location"] = f"/v1/profiling/jobs/{job.id}"
@@ -55,31 +55,31 @@ def router(work: Dispatcher) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 100,
     ) -> JobList:
         """Jobs, the latest first, page by page."""
-        return await work.ask(lambda: jobs.list(state=state, before=before, limit=limit))
+        return await work.in_database(lambda: jobs.list(state=state, before=before, limit=limit))
 
     @routes.get("/{id}")
     async def get_job(id: int) -> JobDocument:
         """A job, and how far it is."""
-        return await work.ask(lambda: jobs.get(id))
+        return await work.in_database(lambda: jobs.get(id))
 
     @routes.delete("/{id}")
     async def cancel_job(id: int) -> JobDocument:
         """Cancels a job: what was measured stays, and what is being measured is finished."""
-        return await work.ask(lambda: jobs.cancel(id))
+        return await work.in_database(lambda: jobs.cancel(id))
 
     @routes.get("/{id}/log")
     async def job_log(
         id: int, after: After = 0, limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = MOST_LISTED
     ) -> JobLog:
         """What happened to a job, in order, page by page."""
-        return await work.ask(lambda: jobs.log(id, after=after, limit=limit))
+        return await work.in_database(lambda: jobs.log(id, after=after, limit=limit))
 
     @routes.get("/{id}/results")
     async def job_results(
         id: int, after: After = 0, limit: Annotated[int, Query(ge=1, le=MOST_RESULTS)] = 20
     ) -> JobResults:
         """What is known of a job's problems, page by page."""
-        return await work.ask(lambda: jobs.results(id, after=after, limit=limit))
+        return await work.in_database(lambda: jobs.results(id, after=after, limit=limit))
 
     @routes.get(
         "/{id}/events",
@@ -98,8 +98,8 @@ def router(work: Dispatcher) -> APIRouter:
         """A job's log and state as they change, until the job ends (server-sent events)."""
         seen = _last_line(last_event_id)
         after = after if seen is None else seen
-        job = await work.ask(lambda: jobs.get(id))
-        news = await work.ask(lambda: jobs.log(id, after=after, limit=1))
+        job = await work.in_database(lambda: jobs.get(id))
+        news = await work.in_database(lambda: jobs.log(id, after=after, limit=1))
         if seen is not None and job.state.is_final and not news.lines:
             return Response(status_code=204)
         return EventStream(job_events(work, id, after, request.is_disconnected), work.watching)

@@ -66,7 +66,7 @@ def router(work: Dispatcher) -> APIRouter:
             return models.add(name, version, description, message.tensors), description
 
         async with work.uploaded(request, Media.SAFETENSORS) as upload:
-            is_new, description = await work.aside(lambda: add(upload))
+            is_new, description = await work.in_thread(lambda: add(upload))
         response.status_code = 201 if is_new else 200
         return ModelVersion(name=name, version=version, description=description)
 

@@ -1,8 +1,8 @@
 """A softmax whose scores are single numbers, with the sums that it weights.
 
 All edges of a block have their exponentials side by side, whatever node they lead to. They are of
-the scores themselves, not of what they are below a node's maximum: where a score of a block is not
-moderate, the block is done again in three passes.
+the scores themselves, not of what they are below a node's maximum: where a score of a block is
+beyond 40 in size, the block is done again in three passes.
 """
 
 from __future__ import annotations

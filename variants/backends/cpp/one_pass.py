@@ -6,8 +6,8 @@ exponential. Its rows are summed while they are in the nearest cache. Tiles go a
 the softmax: these are told apart as their edges are summed.
 
 Exponentials are of the scores themselves, not of what they are below a maximum: sums are divided
-by their total at the end. Where a score of a block is not moderate, the block is done again in
-three passes.
+by their total at the end. Where a score of a block is beyond 40 in size, the block is done again
+in three passes.
 """
 
 from __future__ import annotations

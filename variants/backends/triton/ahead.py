@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hetune.variants.errors import CompileError, InputError
+from hetune.variants.extras import installing
 from hetune.variants.registry import Registry
 from hetune.variants.registry.processes import run
 
@@ -137,6 +138,4 @@ def triton_version() -> str:
     try:
         return importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:
-        raise CompileError(
-            "compiling for GPUs needs triton: pip install 'hetune[triton]'"
-        ) from None
+        raise CompileError(f"compiling for GPUs needs triton: {installing('triton')}") from None

@@ -14,6 +14,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from hetune.variants.errors import CompileError
+from hetune.variants.extras import installing
 from hetune.variants.registry.records import KernelSource
 
 
@@ -33,7 +34,7 @@ def triton() -> Any:
         return importlib.import_module("triton")
     except ImportError as error:
         raise CompileError(
-            f"the triton backend needs triton ({error}): pip install 'hetune[triton]'"
+            f"the triton backend needs triton ({error}): {installing('triton')}"
         ) from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -101,6 +102,18 @@ class CallArguments:
     def num_edges(self) -> int:
         """E."""
         return int(self.values[self.edges].shape[1])
+
+    @property
+    def are_finite(self) -> bool:
+        """Whether no feature on a CPU is infinite or no number."""
+        given = (*self.features, *self.sources, *self.edge_features)
+        return all(_is_finite(self.values[name].detach()) for name in given)
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether autocast is on, or floats were given in 16 bits."""
+        is_autocast = torch.is_autocast_enabled(self.device.type)
+        return is_autocast or self.given_dtype is not torch.float32
 
     @property
     def graph_tensors(self) -> tuple[Tensor, ...]:
@@ -338,6 +351,12 @@ def in_float32(value: Any, dtypes: set[torch.dtype]) -> Any:
         return value
     dtypes.add(value.dtype)
     return value.float() if value.dtype in HALVES else value
+
+
+def _is_finite(rows: Tensor) -> bool:
+    if rows.device.type != "cpu" or math.isfinite(rows.sum().item()):
+        return True
+    return bool(rows.isfinite().all())
 
 
 def check_tensor(name: str, value: Tensor) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from hetune.variants.frontend.tracing.alignment import Shape, rows_of
 from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.selected_columns import WIDEST
 from hetune.variants.frontend.tracing.symbols import RowValue
 
 
@@ -24,20 +25,30 @@ def by_columns(x: Tensor, dim: int, function: Callable[[Tensor], Tensor]) -> Ten
     """
     if dim % x.dim() != x.dim() - 1 or rows_of(x).axis == x.dim() - 1:
         raise NotTraceable("an axis that is not the last of each row is rearranged: move it there")
+    if x.shape[-1] > WIDEST:
+        raise NotTraceable(f"{x.shape[-1]} columns are rearranged: {WIDEST} at most compile")
     return torch.matmul(x, function(torch.eye(x.shape[-1], dtype=x.dtype)))
 
 
 @handles("flip")
-def _flip(at: Interpreter, shape: Shape, x: Tensor, *dims: Any) -> RowValue:
-    (dim,) = dims[0] if isinstance(dims[0], list | tuple) else dims
+def _flip(at: Interpreter, shape: Shape, x: Tensor, *args: Any, dims: Any = None) -> RowValue:
+    dim = _one(args if dims is None else dims)
     return rows_of(by_columns(x, dim, lambda rows: rows.flip(-1)))
 
 
 @handles("roll")
 def _roll(at: Interpreter, shape: Shape, x: Tensor, shifts: Any, dims: Any) -> RowValue:
-    (shift,) = shifts if isinstance(shifts, list | tuple) else (shifts,)
-    (dim,) = dims if isinstance(dims, list | tuple) else (dims,)
-    return rows_of(by_columns(x, dim, lambda rows: rows.roll(shift, -1)))
+    shift = _one(shifts)
+    return rows_of(by_columns(x, _one(dims), lambda rows: rows.roll(shift, -1)))
+
+
+def _one(given: Any) -> int:
+    """A number, or the only one in a tuple."""
+    while isinstance(given, list | tuple):
+        if len(given) != 1:
+            raise NotTraceable("several axes are rearranged at once: one after the other compiles")
+        (given,) = given
+    return int(given)
 
 
 @handles("cumsum")

@@ -48,17 +48,19 @@ class EdgeRecipe:
         """
         if [device.type for device in inputs.values()] != ["cpu"]:
             return None
-        shown, checks = _shown(steps)
+        if (found := _shown(steps)) is None:
+            return None
+        shown, checks = found
         constants = [name for name in outputs if name not in _ENDS]
-        found = {name: shown.get(slot) for name, slot in outputs.items()}
+        terms = {name: shown.get(slot) for name, slot in outputs.items()}
         for loops, edges in ((False, "E"), (True, _LOOPED)):
             ends = {name: text.replace("E", edges) for name, text in _ENDS.items()}
-            if any(found.get(name) != text for name, text in ends.items()):
+            if any(terms.get(name) != text for name, text in ends.items()):
                 continue
             if len(constants) > 1 or not checks <= _checks(edges, ends):
                 return None
             name = constants[0] if constants else ""
-            scale = _scale(found[name], edges, ends) if name else ""
+            scale = _scale(terms[name], edges, ends) if name else ""
             return None if scale is None else cls(loops, scale, next(iter(inputs)), name)
         return None
 
@@ -70,7 +72,10 @@ class EdgeRecipe:
             values: Arguments by name.
         """
         edges = values[self.edges]
-        if edges.dtype is not torch.int64 or edges.shape[1] + num_nodes >= _LARGEST:
+        is_here = edges.device.type == "cpu" and index_native.is_loaded()
+        if not is_here or edges.dtype is not torch.int64:
+            return None
+        if edges.shape[1] + num_nodes >= _LARGEST:
             return None
         found = index_native.scaled_edges(edges, num_nodes, self.loops, self.scale)
         if found is None:
@@ -107,20 +112,34 @@ def _checks(edges: str, ends: Mapping[str, str]) -> set[tuple[str, object]]:
     }
 
 
-def _shown(steps: Iterable[Step]) -> tuple[dict[int, str], set[tuple[str, object]]]:
-    """What each slot holds at the end as a term, and the terms of which something is expected."""
+def _shown(steps: Iterable[Step]) -> tuple[dict[int, str], set[tuple[str, object]]] | None:
+    """What each slot holds at the end as a term, and the terms of which something is expected.
+
+    None where something is written that other slots may have a view of.
+    """
     terms, checks = {0: "N", 1: "E"}, set[tuple[str, object]]()
     for step in steps:
+        if step.writes and not _writes_alone(step, terms):
+            return None
         given = [_show(arg, terms) for arg in step.args]
         given += [f"{k}={_show(arg, terms)}" for k, arg in step.kwargs.items() if k != "device"]
         term = f"{step.func.__name__}({', '.join(given)})"
         if step.expected is not NOTHING:
             checks.add((term, step.expected))
-        if isinstance(step.out, int) and len(term) < _LONGEST:
-            terms[step.out] = term
+        if isinstance(step.out, int):
+            terms[step.out] = term if len(term) < _LONGEST else "?"
     return terms, checks
 
 
+def _writes_alone(step: Step, terms: Mapping[int, str]) -> bool:
+    into = step.args[0] if step.args else None
+    if not isinstance(into, Slot) or step.out != into.index:
+        return False
+    return terms.get(into.index, "").startswith(_NEW)
+
+
+_NEW = ("zeros(", "new_zeros(", "scatter_add_(", "pow_(")
+"""What is written to in recipes."""
 _LONGEST = 1 << 14
 _LARGEST = 1 << 24
 """Float32 count to it: torch adds up degrees in them."""

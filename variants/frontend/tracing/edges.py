@@ -20,11 +20,13 @@ _FUNCTIONS = {
 
 
 def gathered(at: Interpreter, x: Tensor, dim: int, index: Tensor) -> RowValue:
-    """Rows of nodes at an end of each edge."""
+    """Rows of nodes at an end of each edge; or some rows of edges."""
     found = rows_of(x)
     if dim % x.dim() != found.axis:
         raise NotTraceable("elements of rows are indexed by a tensor: slice them")
     space = at.recorder.types[found.name].space
+    if space is Space.EDGE and at.tape.has_positions(index):
+        return RowValue(at.parts.edges.taken(found.name, index), found.axis)
     if space not in (Space.NODE, Space.SRC_PAIR):
         raise NotTraceable("rows of edges are indexed: only rows of nodes are, by an end of edges")
     if is_rows(index) or index.dtype not in (torch.int64, torch.int32) or index.dim() != 1:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
@@ -76,22 +75,25 @@ def evaluate(
 def _evaluated(
     expression: Expression, parameters: Mapping[str, Tensor], known: dict[str, Any]
 ) -> Any:
-    def given(value: Any) -> Any:
-        if isinstance(value, Expression):
-            return evaluate(value, parameters, known)
-        if isinstance(value, Tensor):
-            return _like(value, parameters)
-        if isinstance(value, list | tuple):
-            return type(value)(given(part) for part in value)
-        return value
-
     if expression.fixed is not None:
         return _like(expression.fixed, parameters)
     if expression.func is None:
         return parameters[expression.key]
-    kwargs = {name: given(value) for name, value in expression.kwargs}
-    found = expression.func(*given(expression.args), **kwargs)
+    args = _given(expression.args, parameters, known)
+    kwargs = {name: _given(value, parameters, known) for name, value in expression.kwargs}
+    found = expression.func(*args, **kwargs)
     return found if expression.item is None else found[expression.item]
+
+
+def _given(value: Any, parameters: Mapping[str, Tensor], known: dict[str, Any]) -> Any:
+    # No function inside another: one that calls itself keeps what it refers to in a cycle.
+    if isinstance(value, Expression):
+        return evaluate(value, parameters, known)
+    if isinstance(value, Tensor):
+        return _like(value, parameters)
+    if isinstance(value, list | tuple):
+        return type(value)(_given(part, parameters, known) for part in value)
+    return value
 
 
 def _like(tensor: Tensor, parameters: Mapping[str, Tensor]) -> Tensor:
@@ -124,5 +126,5 @@ def _digest(tensor: Tensor) -> str:
         return handle_torch_function(_digest, (tensor,), tensor)
     plain = tensor.detach().cpu().contiguous()
     plain = plain.float() if plain.is_floating_point() else plain
-    content = plain.reshape(-1).view(torch.uint8).numpy().tobytes()
+    content = plain.numpy().tobytes()
     return f"{tuple(tensor.shape)}{hashlib.blake2b(content, digest_size=8).hexdigest()}"

@@ -7,8 +7,10 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from hetune.variants.frontend.tracing.alignment import is_rows, row_shape, rows_of, squeezed
+from hetune.variants.frontend.tracing.batch_norm import normalized
 from hetune.variants.frontend.tracing.expressions import Expression, called
 from hetune.variants.frontend.tracing.new_tensors import LIKE
 from hetune.variants.frontend.tracing.node_parts import NodeParts
@@ -69,7 +71,7 @@ class Interpreter:
         self.recorder, self.tape, self._num_edges = recorder, recorder.tape, num_edges
         self._device = device
         self._tail, self.tape.dropped = TailArguments(recorder, given), self._dropped
-        self.parts = NodeParts(recorder, self.symbol)
+        self.parts, self._counted = NodeParts(recorder, self.symbol), set[str]()
 
     def __call__(
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -143,7 +145,9 @@ class Interpreter:
             dict(zip(kwargs, self._tail.arguments(list(kwargs.values()), why), strict=True)),
         )
         if isinstance(found, Tensor):
-            return self.symbol(TailValue(called(func, *plain), why), found)
+            is_norm = func is functional.batch_norm
+            made = normalized(*plain, self._counted) if is_norm else called(func, *plain)
+            return self.symbol(TailValue(made, why), found)
         if isinstance(found, list | tuple) and all(isinstance(part, Tensor) for part in found):
             parts = [
                 self.symbol(TailValue(called(func, *plain, item=i), why), part)
@@ -201,6 +205,8 @@ class Interpreter:
         found = self(pure, args, kwargs)
         if found.shape != of.shape:
             raise NotTraceable(f"{func.__name__} changes a shape")
+        if isinstance(of.meaning, Expression):
+            self._counted.add(of.meaning.key)
         of.meaning = found.meaning
         return of
 
@@ -284,10 +290,9 @@ class Interpreter:
         )
 
     def _without_mask(self, of: Any, index: Any) -> Any:
-        """An index, or the numbers of the rows of nodes that it is a mask of."""
+        """An index, or the numbers of the rows that it is a mask of."""
         is_mask = isinstance(index, Tensor) and index.dtype is torch.bool
-        is_of_nodes = is_mask and is_rows(of) and not self._is_of_edges(of)
-        rows = self.parts.positions(index) if is_of_nodes else None
+        rows = self.parts.positions(index) if is_mask and is_rows(of) else None
         return index if rows is None else rows
 
     def _extreme(
@@ -367,7 +372,7 @@ _ATTRIBUTES = words(
 _IN_PLACE_BASES = words("scatter_add_ scatter_reduce_ index_add_ index_reduce_")
 _IN_PROGRAMS_ALONE = words(
     "dropout alpha_dropout feature_dropout dropout1d dropout2d dropout3d feature_alpha_dropout "
-    "batch_norm instance_norm bernoulli multinomial poisson normal rand_like randn_like "
+    "instance_norm bernoulli multinomial poisson normal rand_like randn_like "
     "randint_like rrelu gumbel_softmax __setitem__"
 )
 """Functions that give something else in every call, or write to what they are given."""

@@ -14,6 +14,7 @@ from hetune.variants.errors import ProgramError
 from hetune.variants.frontend.tracing import arithmetic, edges, products, shapes  # noqa: F401
 from hetune.variants.frontend.tracing.alignment import is_rows, squeezed
 from hetune.variants.frontend.tracing.arguments import CallArguments, sizes_of
+from hetune.variants.frontend.tracing.batch_norm import updated_by
 from hetune.variants.frontend.tracing.dropout import TracedMask
 from hetune.variants.frontend.tracing.edge_module import original
 from hetune.variants.frontend.tracing.expressions import Expression, parameter
@@ -154,6 +155,11 @@ class Traced:
         weights = tuple((name, weight.key) for name, weight in self.weights.items())
         shares = tuple(self.dropout.items())
         return show(self.program), self.result_shape, weights, key_of(self.output), shares
+
+    @property
+    def updated(self) -> frozenset[str]:
+        """Names of the buffers that the layer writes to: statistics of batch norm."""
+        return frozenset(updated_by(self.output))
 
     @property
     def dropout(self) -> dict[str, float]:
@@ -325,7 +331,7 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any, arguments: CallAr
     names = found.names
     whole = _program(name, found, tuple(new for result in results for new in names[result]))
     program, joined = with_parts_of_results(whole)
-    program, chosen = with_selected_columns(program)
+    program, chosen = with_selected_columns(program, found.weights)
     parts = {new: joined.get(new, (new,)) for own in names.values() for new in own}
     if joined or found.node_types or any(own != (old,) for old, own in names.items()):
         joined = {old: tuple(p for new in own for p in parts[new]) for old, own in names.items()}

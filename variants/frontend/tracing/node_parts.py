@@ -15,25 +15,13 @@ import torch
 from torch import Tensor
 
 from hetune.variants.frontend.tracing.alignment import row_shape, rows_of
+from hetune.variants.frontend.tracing.edge_parts import ROW_WISE, EdgeParts
 from hetune.variants.frontend.tracing.expressions import called
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder
 from hetune.variants.frontend.tracing.row_sets import NodePart
 from hetune.variants.frontend.tracing.symbols import RowValue, Symbol, replaced
-from hetune.variants.program.nodes import (
-    Concat,
-    Dot,
-    Fold,
-    Linear,
-    Map,
-    Reshape,
-    Slice,
-    Space,
-    Type,
-    operands,
-    with_operands,
-    without_operands,
-)
+from hetune.variants.program.nodes import Space, Type, operands, with_operands, without_operands
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +59,15 @@ class NodeParts:
     Args:
         recorder: The program so far.
         symbol: Makes a tensor of a value that has rows on an axis, and of another tensor's shape.
+
+    Attributes:
+        edges: What is known of parts of the edges.
     """
 
     def __init__(
         self, recorder: ProgramRecorder, symbol: Callable[[RowValue, Tensor], Tensor]
     ) -> None:
-        self._recorder, self._symbol = recorder, symbol
+        self._recorder, self._symbol, self.edges = recorder, symbol, EdgeParts(recorder)
         self._written: dict[int, _Written] = {}
         self._taken: dict[tuple[object, ...], NodePart] = {}  # ids stay theirs: the tape keeps them
         self._masks: dict[int, Tensor] = {}
@@ -107,7 +98,10 @@ class NodeParts:
             args: All others.
         """
         dim, index, value = args if func == "index_copy_" else (0, *args)
-        found, index = rows_of(value), self.positions(index)
+        found = rows_of(value)
+        if func == "__setitem__" and self._recorder.types[found.name].space is Space.EDGE:
+            return self._write_edges(into, index, found)
+        index = self.positions(index)
         if index is None or self._recorder.types[found.name].space is not Space.NODE:
             raise NotTraceable(f"{func} writes something else than rows of nodes where a mask says")
         if dim % into.dim() != found.axis or into.dim() != value.dim():
@@ -120,6 +114,15 @@ class NodeParts:
         everywhere = torch.arange(self._rows(written), device=into.device)
         written.writes.append(_Write(everywhere[index], found.name))
         written.found, self._recorder.tape.written = None, self.read
+        return into
+
+    def _write_edges(self, into: Tensor, index: Any, rows: RowValue) -> Tensor:
+        if rows.axis or not isinstance(index, Tensor) or id(into) in self._written:
+            raise NotTraceable("rows of edges are written elsewhere than once on a first axis")
+        written = self._written[id(into)] = _Written(into, 0)
+        name = self.edges.written(into, index, rows.name)
+        written.found = self._symbol(RowValue(name, 0), into)
+        self._recorder.tape.written = self.read
         return into
 
     def positions(self, index: Any) -> Tensor | slice | None:
@@ -242,7 +245,7 @@ class _Merging:
         if len(wholes) == len(names):
             return self.value(tuple(wholes))
         ops = [recorder.op_of(name) for name in names]
-        known = [op for op in ops if isinstance(op, _ROW_WISE)]
+        known = [op for op in ops if isinstance(op, ROW_WISE)]
         if len(known) < len(ops) or len({without_operands(op) for op in known}) > 1:
             raise NotTraceable("parts of the nodes are not all treated alike")
         columns = zip(*map(operands, known), strict=True)
@@ -258,6 +261,3 @@ class _Merging:
         recorder.set_types(Space.NODE, self._types, len(names))
         whole = called(torch.stack, ([recorder.weights[name] for name in names],), {})
         return recorder.new_weight(whole, Type(Space.NTYPE, shapes.pop()))
-
-
-_ROW_WISE = Map | Linear | Dot | Reshape | Fold | Concat | Slice

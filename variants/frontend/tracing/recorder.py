@@ -286,11 +286,18 @@ class ProgramRecorder:
         """How many edges there are; if none were met so far, as many as these rows."""
         return (self.sets[-1] if self.sets else self._new_set(rows, axis)).count
 
+    def restart_edges(self, rows: Tensor) -> None:
+        """Says that there are as many edges as these rows, where no ends were met so far."""
+        if any(edges.ends for edges in self.sets):
+            raise NotTraceable("loops are added to edges that were read before")
+        self.sets.clear()
+        self._new_set(rows)
+
     def count_of(self, type_: Type) -> int:
         """How many rows values of a type have."""
+        if type_.group in self.parts:
+            return self.parts[type_.group].count
         if type_.space is Space.NODE:
-            if type_.group in self.parts:
-                return self.parts[type_.group].count
             return self.node_counts.get(type_.group, self.counts[Space.NODE])
         if type_.space is not Space.EDGE:
             return self.counts[type_.space]

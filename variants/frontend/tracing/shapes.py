@@ -111,7 +111,8 @@ def _cat(at: Interpreter, shape: Shape, tensors: Sequence[Tensor], dim: int = 0)
     like = rows_of(next(tensor for tensor in tensors if is_rows(tensor)))
     axis, kind = like.axis, at.recorder.types[like.name].with_shape()
     if dim == axis:
-        raise NotTraceable("rows of nodes or edges are put one after the other")
+        parts = [rows_of(tensor).name for tensor in tensors]
+        return RowValue(at.parts.edges.joined(parts), axis)
     names = []
     for tensor in tensors:
         own = tuple(tensor.shape)

@@ -195,15 +195,15 @@ def finished(
     known |= {_ROWS + name: value for name, value in found.items()}
     known |= {_GIVEN + name: value for name, value in given.items()}
     known |= {f"{_OF_GRAPH}{i}": value for i, value in enumerate(of_graph)}
+    return _finished(output, parameters, known)
 
-    def part(output: Any) -> Any:
-        match output:
-            case Expression():
-                return evaluate(output, parameters, known)
-            case list() | tuple():
-                return type(output)(map(part, output))
-            case dict():
-                return {name: part(value) for name, value in output.items()}
-        return output
 
-    return part(output)
+def _finished(output: Any, parameters: Mapping[str, Tensor], known: dict[str, Any]) -> Any:
+    match output:
+        case Expression():
+            return evaluate(output, parameters, known)
+        case list() | tuple():
+            return type(output)(_finished(part, parameters, known) for part in output)
+        case dict():
+            return {name: _finished(part, parameters, known) for name, part in output.items()}
+    return output

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -132,8 +132,8 @@ def number_of_nodes(module: nn.Module, i: int) -> int:
     return next(itertools.islice(free, i, None))
 
 
-def _run(module: nn.Module, drawn: CallArguments) -> Any:
-    """What the layer itself gives, if it leaves all else as it is."""
+def _run(module: nn.Module, drawn: CallArguments, updated: Collection[str]) -> Any:
+    """What the layer itself gives, if it leaves all as it is but what its program updates, too."""
 
     def tensors() -> list[tuple[str, Tensor]]:
         given = ((name, v) for name, v in drawn.values.items() if isinstance(v, Tensor))
@@ -145,7 +145,7 @@ def _run(module: nn.Module, drawn: CallArguments) -> Any:
     pairs = zip(tensors(), before, strict=True)
     written = [name for (name, now), (_, then) in pairs if not _are_equal(now, then)]
     for name in (state.change(), *written):
-        if name is not None:
+        if name is not None and name not in updated:
             raise NotTraceable(f"its forward writes to {name}: return what is read later")
     return result
 
@@ -203,7 +203,8 @@ def gradient_refusal(module: nn.Module, arguments: CallArguments) -> str | None:
         wanted = [*twin.parameters(), *(drawn.values[name].requires_grad_() for name in features)]
         try:
             traced = trace(twin, drawn)
-            _compare_gradients(interpreted(traced, twin, drawn), _run(twin, drawn), wanted)
+            found = interpreted(traced, twin, drawn)
+            _compare_gradients(found, _run(twin, drawn, traced.updated), wanted)
         except NotTraceable as error:
             return str(error)
     return None
@@ -242,9 +243,13 @@ def _tensors(result: Any) -> list[Tensor]:
 
 
 def _compare(twin: nn.Module, traced: Traced, drawn: CallArguments) -> None:
+    own = copy.deepcopy(twin)
     with torch.no_grad():
-        expected = _run(copy.deepcopy(twin), drawn)
+        expected = _run(own, drawn, traced.updated)
         _compare_results(interpreted(traced, twin, drawn), expected)
+    now, then = parameters_of(twin), parameters_of(own)
+    if any(not torch.allclose(now[n].double(), then[n].double()) for n in traced.updated):
+        raise NotTraceable("its statistics become others when it runs on numbers")
 
 
 def _compare_results(found: Any, expected: Any) -> None:

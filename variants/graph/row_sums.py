@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from hetune.variants.graph.lazy_tensors import materialized
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.registry import load_packaged
 
@@ -24,15 +25,15 @@ def add_rows(out: Tensor, ids: Tensor, rows: Tensor, factor: float) -> None:
     if out.device.type != "cpu":
         out.index_add_(0, ids, rows, alpha=factor)
         return
-    ids, rows = ids.contiguous(), rows.contiguous()
-    width = rows[0].numel() if len(rows) else 0
-    pointers = out.data_ptr(), width, ids.data_ptr(), rows.data_ptr()
-    _function()(*pointers, len(rows), factor, kernel_threads())
+    if rows.numel():
+        ids, rows = ids.contiguous(), materialized(rows)
+        pointers = out.data_ptr(), rows[0].numel(), ids.data_ptr(), rows.data_ptr()
+        _function()(*pointers, len(rows), factor, kernel_threads())
 
 
 @cache
 def _function() -> Any:
-    library = load_packaged("hetune.variants.runtime", "row_sums.cpp", "row-sums", "sums of rows")
+    library = load_packaged("hetune.variants.graph", "row_sums.cpp", "row-sums", "sums of rows")
     function = library.hetune_add_rows
     pointer, count = ctypes.c_void_p, ctypes.c_int64
     function.argtypes = pointer, count, pointer, pointer, count, ctypes.c_float, count

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from hetune.variants.graph.row_sums import add_rows
 from hetune.variants.graph.threads import using_threads
-from hetune.variants.runtime.row_sums import add_rows
 
 
 @pytest.mark.parametrize("shape", [(), (7,), (3, 16)])
@@ -21,3 +21,10 @@ def test_sums_are_those_of_torch_with_any_number_of_threads(shape):
     assert torch.equal(*found)
     expected = torch.ones(10, *shape).double().index_add(0, ids, rows.double(), alpha=-2)
     torch.testing.assert_close(found[0].double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_rows_that_torch_negates_as_it_reads_them():
+    rows, ids = torch.randn(4, 3), torch.tensor([0, 2, 2, 1], dtype=torch.int32)
+    found = torch.zeros(3, 3)
+    add_rows(found, ids, torch._neg_view(rows), 1.0)
+    assert torch.equal(found, torch.zeros(3, 3).index_add(0, ids, -rows))
