@@ -110,7 +110,7 @@ def test_all_variants_are_measured_on_the_graphs_that_are_there(tmp_path, monkey
     arguments = ["--store", str(tmp_path / "store.db"), "--pairs", "32x32"]
     assert selection.main(["measure", *arguments]) == 0
     (units,) = asked
-    assert len(units) == 98
+    assert len(units) == 97
     assert len({unit.problem for unit in units}) == 3
     shown = capsys.readouterr().out
     assert "measured: nothing" in shown

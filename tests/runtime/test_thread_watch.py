@@ -110,7 +110,7 @@ class Machine:
         monkeypatch.setattr(layer_runner, "SHORT_SECONDS", 5e-3)
         run = Executable.run
 
-        def timed(executable, features, weights, out=None, mark=None, overflow=None):
+        def timed(executable, features, weights, out=None, mark=None, *_, **__):
             self.used.append(kernel_threads())
             result = run(executable, features, weights, out)
             if mark is not None:

@@ -1,6 +1,7 @@
 """What is read of a request to run, and when."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -28,7 +29,7 @@ def test_deadlines_are_read_before_all_else():
 
 def test_what_is_a_tensor_is_held_once():
     request = read_infer(Media.JSON, json.dumps(BODY).encode(), ServiceLimits())
-    assert request.rows(1).tolist() == [[1], [2]]
+    assert request.rows(SimpleNamespace(in_channels=1)).tolist() == [[1], [2]]
     assert request.nodes.tolist() == [1]
     assert request.graph.num_nodes == 2
     header = request.header

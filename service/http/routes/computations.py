@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
@@ -79,7 +80,7 @@ def add_computation(
             deadline: float | None = None
             if _may_have_deadline(media, body):
                 deadline = asked.deadline(await asyncio.to_thread(read_deadline, media, body))
-            content = await work.compute(lambda: compute(asked), deadline)
+            content = await work.compute(partial(compute, asked), deadline)
         return PiecesResponse(content, wanted.value, work.computing)
 
     routes.post(
