@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from hetune.variants.errors import InputError
-from hetune.variants.frontend.tracing.arguments import of_one_width
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.lazy_tensors import is_lazy
 
@@ -56,9 +55,13 @@ def features_of(
         if name in features:
             own = widths.get(name, width)
             _check_rows(f"the features of {name!r}", features[name], last - first, own)
-    parts = {name: features[name] for name in spans if name in features and len(features[name])}
-    rows = [part.view(-1, widths.get(name, width)) for name, part in parts.items()]
-    return _joined(of_one_width(rows, width) if widths else rows, width)
+    if not widths:
+        return _joined([features[name] for name in spans if name in features], width)
+    joined = torch.zeros(graph.num_nodes, width, dtype=torch.float32)
+    for name, (first, last) in spans.items():
+        if last > first:
+            joined[first:last, : widths.get(name, width)] = features[name]
+    return joined
 
 
 def pick(out: Tensor, graph: HeteroGraph, nodes: Nodes | None, by_type: bool) -> Rows:
