@@ -55,15 +55,9 @@ def least() -> str:
     return f"{min(r for r in ratios if r is not None):.2f}x"
 
 
-def _chooser(name: str) -> str:
-    """Its name today: older results call the layer as it is written the default."""
-    return "vanilla" if name == "default" else name
-
-
 def choosers() -> str:
     """How well each chooser chooses: all on the Xeon, the regret on the Zen 3."""
-    found = (result(f"selection_{m}")["scores"] for m in ("xeon", "zen3"))
-    main, other = ({_chooser(name): score for name, score in each.items()} for each in found)
+    main, other = (result(f"selection_{m}")["scores"] for m in ("xeon", "zen3"))
     rows = []
     for chooser, s in sorted(main.items(), key=lambda each: each[1]["regret"]):
         if chooser != "oracle":

@@ -14,8 +14,8 @@ from hetune.clients.http.endpoint import Endpoint, retries_of
 from hetune.clients.http.job_calls import Event
 from hetune.clients.http.retries import CallAttempts, Outcome
 from hetune.clients.http.watch import JobWatch
-from hetune.clients.http.wire import BODY, MOST_KEPT, announced, has_tensors
-from hetune.service.core.formats.body_memory import BodyMemory, ReceivedBody
+from hetune.clients.http.wire import BODY, MOST_KEPT, has_tensors
+from hetune.service.core.formats.body_memory import BodyMemory, ReceivedBody, announced_bytes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -91,7 +91,7 @@ class AsyncSender:
             response = await self._begun(call)
             async with aclosing(response):
                 if has_tensors(response, call.accept):
-                    body = ReceivedBody(self._memory, announced(response))
+                    body = ReceivedBody(self._memory, announced_bytes(response.headers))
                     async for piece in response.aiter_bytes():
                         body.add(piece)
                     response.extensions[BODY] = body.content

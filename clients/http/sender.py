@@ -15,8 +15,8 @@ from hetune.clients.http.endpoint import Endpoint, retries_of
 from hetune.clients.http.job_calls import Event
 from hetune.clients.http.retries import CallAttempts, Outcome
 from hetune.clients.http.watch import JobWatch
-from hetune.clients.http.wire import BODY, MOST_KEPT, announced, has_tensors
-from hetune.service.core.formats.body_memory import BodyMemory, ReceivedBody
+from hetune.clients.http.wire import BODY, MOST_KEPT, has_tensors
+from hetune.service.core.formats.body_memory import BodyMemory, ReceivedBody, announced_bytes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -106,7 +106,7 @@ class Sender:
             response = self._begun(call)
             with closing(response):
                 if has_tensors(response, call.accept):
-                    body = ReceivedBody(self._memory, announced(response))
+                    body = ReceivedBody(self._memory, announced_bytes(response.headers))
                     for piece in response.iter_bytes():
                         body.add(piece)
                     response.extensions[BODY] = body.content

@@ -131,12 +131,6 @@ def has_tensors(response: httpx.Response, wanted: str) -> bool:
     return is_container and response.status_code in _DONE
 
 
-def announced(response: httpx.Response) -> int:
-    """The length that an answer says it has; 0 if it does not."""
-    length = response.headers.get("Content-Length", "")
-    return int(length) if length.isdecimal() else 0
-
-
 def check(response: httpx.Response) -> None:
     """Raises the error that the service answered with, if it did.
 

@@ -355,11 +355,8 @@ class Selector:
         if isinstance(self.machine, GpuModel):
             replays = replay_seconds(table, batch.columns, launches, self.machine)
             replays = _finite(replays + model.run_seconds)
-        lacking = model.lacks(batch.families)
-        default, agreed = (
-            table.default,
-            faster_by_roofline(table.totals(roofline * runs), table.default),
-        )
+        default, lacking = table.default, model.lacks(batch.families)
+        agreed = faster_by_roofline(table.totals(roofline * runs), default)
         return CostEstimates(
             seconds, launches, prepare, LEARNED, replays, default, model.tie, agreed, lacking
         )

@@ -10,10 +10,10 @@ from pathlib import Path
 from fastapi import HTTPException, Request
 
 from hetune.service.core.formats import arrow_stream, message
-from hetune.service.core.formats.body_memory import ReceivedBody
+from hetune.service.core.formats.body_memory import ReceivedBody, announced_bytes
 from hetune.service.core.formats.container import Content
 from hetune.service.core.formats.limits import ServiceLimits
-from hetune.service.http.receiving import Held, announced, pieces
+from hetune.service.http.receiving import Held, pieces
 
 JSON_TYPE = "application/json"
 SMALL_BYTES = 64 << 10
@@ -78,8 +78,8 @@ async def read(request: Request, held: Held, most: int, limits: ServiceLimits) -
         BusyError: Other bodies hold too much.
         HTTPException: It comes too slowly (408).
     """
-    body = ReceivedBody(held.memory, announced(request))
-    async for piece, _ in pieces(request, held, most, limits.body_seconds):
+    body = ReceivedBody(held.memory, announced_bytes(request.headers))
+    async for piece in pieces(request, held, most, limits.body_seconds):
         body.add(piece)
     return body.content
 
@@ -101,7 +101,7 @@ async def chunks(
         HTTPException: It comes too slowly (408).
     """
     buffer = bytearray()
-    async for chunk, _ in pieces(request, held, most, limits.body_seconds):
+    async for chunk in pieces(request, held, most, limits.body_seconds):
         buffer += chunk
         if len(buffer) >= _CHUNK:
             yield bytes(buffer)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from fastapi import HTTPException, Request
 from starlette.requests import ClientDisconnect
 
-from hetune.service.core.formats.body_memory import BodyMemory
+from hetune.service.core.formats.body_memory import BodyMemory, announced_bytes
 from hetune.service.core.formats.limits import check_limit
 from hetune.variants.errors import BusyError
 
@@ -91,16 +91,8 @@ class Held:
         self._bodies.check(size, self.size)
 
 
-def announced(request: Request) -> int:
-    """The length that a body says it has; 0 if it does not."""
-    length = request.headers.get("content-length", "")
-    return int(length) if length.isdecimal() else 0
-
-
-async def pieces(
-    request: Request, held: Held, most: int, seconds: float
-) -> AsyncIterator[tuple[bytes, bool]]:
-    """A body as it comes, and after each piece whether there is more.
+async def pieces(request: Request, held: Held, most: int, seconds: float) -> AsyncIterator[bytes]:
+    """A body as it comes.
 
     Args:
         request: Whose.
@@ -114,8 +106,8 @@ async def pieces(
         HTTPException: It comes too slowly (408).
         ClientDisconnect: It does not come any more.
     """
-    check_limit("bytes of the body", announced(request), most)
-    held.expect(announced(request))
+    check_limit("bytes of the body", announced_bytes(request.headers), most)
+    held.expect(announced_bytes(request.headers))
     begun, total, more = asyncio.get_running_loop().time(), 0, True
     while more:
         allowed = min(seconds, START_SECONDS + total / LEAST_RATE)
@@ -130,7 +122,7 @@ async def pieces(
         total += len(piece)
         check_limit("bytes of the body", total, most)
         held.add(len(piece))
-        yield piece, more
+        yield piece
 
 
 def _too_slow(total: int, allowed: float, seconds: float) -> HTTPException:

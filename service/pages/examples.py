@@ -88,8 +88,7 @@ def draw_inputs(
     x, widths = drawn.pop("x", None), model.description.widths_by_type
     if x is None or not widths:
         return x, drawn
-    parts = rows_by_type(x, graph)
-    return {name: rows[:, : widths.get(name)] for name, rows in parts.items()}, drawn
+    return rows_by_type(x, graph, widths), drawn
 
 
 def _drawn(rows: int, width: int, limits: ServiceLimits) -> torch.Tensor:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.profiling._made_up import measurement, some_units, units_of_job
+from tests.profiling._made_up import measurement, some_units, tasks_of_job
 
 from hetune.clients.cli import worker as command
 from hetune.costmodel.fingerprint import this_machine
@@ -102,7 +102,7 @@ def test_it_trains_unless_it_is_told_not_to(hetune, path):
         queue = JobQueue(store)
         job = queue.submit_units("mine", [unit], retrain=True)
         assert hetune("worker", "--store", path, "--once", "--no-train").exit_code == 0
-        assert [u.state for u in units_of_job(queue, job.id)] == [State.SUCCEEDED, State.QUEUED]
+        assert [u.state for u in tasks_of_job(queue, job.id)] == [State.SUCCEEDED, State.QUEUED]
         assert hetune("worker", "--store", path, "--once").exit_code == 0
         found = queue.get(job.id)
     assert (found.state, "to train on" in found.error) == (State.FAILED, True), found.error

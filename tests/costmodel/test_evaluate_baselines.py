@@ -20,7 +20,7 @@ def chosen(chooser, given):
     return picked and picked.variant
 
 
-def test_the_default_is_the_layer_as_written():
+def test_vanilla_is_the_layer_as_written():
     written = "vanilla/b1024"
     assert chosen(baselines.vanilla, problem({"a": 1.0, written: 2.0})) == written
     assert chosen(baselines.vanilla, problem({"a": 1.0})) is None

@@ -95,7 +95,7 @@ def test_speed_ups_are_over_the_same_problems():
     assert named["judged"].over_roofline == named["judged"].over_default
 
 
-def test_the_default_counts_only_where_it_was_measured():
+def test_vanilla_counts_only_where_it_was_measured():
     report = evaluate((*PROBLEMS, problem({"a": 1.0}, graph="g4")), {})
     assert report.score(VANILLA).problems == 3
     assert report.score(ORACLE).problems == 4

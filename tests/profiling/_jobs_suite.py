@@ -18,7 +18,7 @@ from tests.profiling._made_up import (
     measured,
     measurement,
     some_units,
-    units_of_job,
+    tasks_of_job,
 )
 
 from hetune.profiling.jobs.leases import Leases
@@ -81,7 +81,7 @@ class Bench:
         """Where its units are, that of a training last."""
         measured = [result.state for result in results(self.store, job.id)]
         return measured + [
-            State(unit.state) for unit in units_of_job(self.queue, job.id) if unit.is_training
+            State(unit.state) for unit in tasks_of_job(self.queue, job.id) if unit.is_training
         ]
 
     def log(self, job: Job) -> list[str]:
@@ -144,7 +144,7 @@ class JobsConformance:
             assert bench.queue.log(job.id, limit=2) == lines[:2]
             assert bench.queue.log_end(job.id, limit=2) == (lines[-2:], 4)
             assert bench.queue.log_end(job.id) == (lines, 0)
-            [unit, _] = units_of_job(bench.queue, job.id)
+            [unit, _] = tasks_of_job(bench.queue, job.id)
             assert unit.endings == {"ok": 2}
 
     def test_jobs_wait_in_line(self, url: str) -> None:
@@ -173,7 +173,7 @@ class JobsConformance:
             lease = bench.leases.claim("b", MACHINE.digest, devices=("cpu", "cuda"))
             assert lease is not None
             assert (lease.job, lease.work) == (job.id, MeasureTask(tuple(units), Limits()))
-            [shown] = units_of_job(bench.queue, job.id)
+            [shown] = tasks_of_job(bench.queue, job.id)
             assert shown.problem["device"] == "cuda"
             bench.complete(lease)
             assert bench.state(job) is State.SUCCEEDED
@@ -408,7 +408,7 @@ class JobsConformance:
                 ids = [unit for mine in pool.map(work, range(_WORKERS), workers) for unit in mine]
         with Store.open(url) as store:
             # Training is free once all others have ended: the last of them looks again.
-            assert sorted(ids) == sorted(unit.id for unit in units_of_job(JobQueue(store), job.id))
+            assert sorted(ids) == sorted(unit.id for unit in tasks_of_job(JobQueue(store), job.id))
             assert JobQueue(store).get(job.id).state is State.SUCCEEDED
             assert len(list(store.measurements())) == 24
 
@@ -473,7 +473,7 @@ class JobsConformance:
             one, two = measured(lease, status=Status.TIMEOUT)[0], measured(lease)[1]
             bench.leases.complete(lease, [one, two], MACHINE)
             assert bench.state(job) is State.SUCCEEDED
-            assert units_of_job(bench.queue, job.id)[0].endings == {"ok": 1, "timeout": 1}
+            assert tasks_of_job(bench.queue, job.id)[0].endings == {"ok": 1, "timeout": 1}
 
     def _writes_nothing(self, bench: Bench, lease: Lease, *, completed: bool = False) -> None:
         before = list(bench.store.measurements())
@@ -484,14 +484,14 @@ class JobsConformance:
         ]
         if not completed:
             calls.append(lambda: bench.complete(lease))
-        units, log = units_of_job(bench.queue, lease.job), bench.queue.log(lease.job)
+        units, log = tasks_of_job(bench.queue, lease.job), bench.queue.log(lease.job)
         for call in calls:
             with pytest.raises(
                 LeaseError, match=f"the lease of {lease.owner} on task {lease.task}"
             ):
                 call()
         assert list(bench.store.measurements()) == before
-        assert (units_of_job(bench.queue, lease.job), bench.queue.log(lease.job)) == (units, log)
+        assert (tasks_of_job(bench.queue, lease.job), bench.queue.log(lease.job)) == (units, log)
 
     def test_a_job_that_is_not_there(self, url: str) -> None:
         """Whatever its number."""

@@ -130,8 +130,8 @@ def measured(lease: Lease, **changes: Any) -> list[Measurement]:
     return measurements_of(lease.work.units, lease, **changes)
 
 
-def units_of_job(queue: JobQueue, job: int) -> list[Row[Any]]:
-    """The rows of a job's units, in the order in which they are measured."""
+def tasks_of_job(queue: JobQueue, job: int) -> list[Row[Any]]:
+    """The rows of a job's tasks, in the order in which they are measured."""
     table = job_tables.tasks
     wanted = select(table).where(table.c.job == job).order_by(table.c.id)
     with queue._database.store.reading() as connection:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from _made_up import MACHINE, measured, some_units, units_of_job
+from _made_up import MACHINE, measured, some_units, tasks_of_job
 from sqlalchemy import Connection, Row, event
 
 from hetune.profiling.jobs.leases import Leases
@@ -158,7 +158,7 @@ def _check(url: str, job: int) -> int:
 
 
 def _done(store: Store, job: int) -> list[Row[Any]]:
-    return [unit for unit in units_of_job(JobQueue(store), job) if unit.state == State.SUCCEEDED]
+    return [unit for unit in tasks_of_job(JobQueue(store), job) if unit.state == State.SUCCEEDED]
 
 
 if __name__ == "__main__":

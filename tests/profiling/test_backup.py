@@ -8,7 +8,7 @@ import time
 from collections import Counter
 
 import pytest
-from tests.profiling._made_up import MACHINE, measured, measurement, some_units, units_of_job
+from tests.profiling._made_up import MACHINE, measured, measurement, some_units, tasks_of_job
 
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
@@ -41,7 +41,7 @@ def content(path):
     with Store.open(path) as store:
         queue = JobQueue(store)
         found = [
-            (queue.get(j.id), units_of_job(queue, j.id), queue.log(j.id)) for j in queue.list()
+            (queue.get(j.id), tasks_of_job(queue, j.id), queue.log(j.id)) for j in queue.list()
         ]
         return list(store.measurements()), found
 

@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from tests.profiling._made_up import MACHINE, measurements_of, some_units, units_of_job
+from tests.profiling._made_up import MACHINE, measurements_of, some_units, tasks_of_job
 
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
@@ -83,7 +83,7 @@ def check(url, job):
     with Store.open(url) as store:
         queue = JobQueue(store)
         assert queue.get(job.id).state is State.SUCCEEDED
-        assert {unit.state for unit in units_of_job(queue, job.id)} == {State.SUCCEEDED}
+        assert {unit.state for unit in tasks_of_job(queue, job.id)} == {State.SUCCEEDED}
         found = sorted(m.unit for m in store.measurements())
         assert found == sorted(unit.key for unit in some_units(PROBLEMS))
 

@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager, nullcontext
 
 import pytest
-from tests.profiling._made_up import MACHINE, tiny_units, units_of_job
+from tests.profiling._made_up import MACHINE, tasks_of_job, tiny_units
 from tests.profiling.test_jobs_worker import Fake
 
 from hetune.profiling.jobs.leases import Leases
@@ -115,7 +115,7 @@ def test_a_problem_that_was_disturbed_is_measured_again(activity, tmp_path):
         assert len(fake.asked) == 3
         assert queue.get(job.id).state is State.SUCCEEDED
         assert len(list(store.measurements())) == 2
-        [unit] = units_of_job(queue, job.id)
+        [unit] = tasks_of_job(queue, job.id)
         assert unit.attempt == 1
         assert sum("the service computed meanwhile" in line.text for line in queue.log(job.id)) == 2
     assert stopped.waited == [1, 2, 4]
@@ -169,7 +169,7 @@ def test_what_is_measured_in_the_end_is_given_back(queue, worker):
     fake.meanwhile = meanwhile
     with worker(fake):
         assert begun.wait(SECONDS)
-    [unit] = units_of_job(queue, job.id)
+    [unit] = tasks_of_job(queue, job.id)
     assert (unit.state, unit.attempt) == (State.QUEUED, 0)
 
 

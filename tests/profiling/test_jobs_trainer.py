@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from filelock import FileLock
-from tests.profiling._made_up import MACHINE, lease_of, measured, some_units, units_of_job
+from tests.profiling._made_up import MACHINE, lease_of, measured, some_units, tasks_of_job
 from tests.profiling.test_jobs_in_service import until
 
 from hetune.profiling.jobs.leases import Leases
@@ -181,7 +181,7 @@ def runs(pid):
 
 
 def training(queue, job):
-    return units_of_job(queue, job)[-1]
+    return tasks_of_job(queue, job)[-1]
 
 
 def is_final(queue, job):
@@ -207,7 +207,7 @@ def test_it_measures_nothing(queue, trainer, job):
     other = queue.submit_units("other", some_units(2), retrain=True).id
     with trainer(TRAINS):
         until(is_final(queue, job))
-    assert {unit.attempt for unit in units_of_job(queue, other)} == {0}
+    assert {unit.attempt for unit in tasks_of_job(queue, other)} == {0}
 
 
 def test_who_is_killed_is_followed_by_another_attempt(queue, job, trainer, tmp_path):

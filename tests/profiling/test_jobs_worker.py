@@ -12,8 +12,8 @@ from tests.profiling._made_up import (
     measurement,
     measurements_of,
     some_units,
+    tasks_of_job,
     tiny_units,
-    units_of_job,
 )
 
 from hetune.costmodel.fingerprint import this_machine
@@ -171,7 +171,7 @@ def test_faults_of_the_machine_are_no_attempts(queue, fake, worker):
     job = queue.submit_units("mine", tiny_units())
     waited = []
     worker.run(lambda seconds: bool(waited.append(seconds)) or queue.get(job.id).state.is_final)
-    [unit] = units_of_job(queue, job.id)
+    [unit] = tasks_of_job(queue, job.id)
     assert (unit.state, unit.attempt, unit.token) == (State.SUCCEEDED, 1, 1 + len(FULL))
     assert [seconds for seconds in waited if seconds] == [1, 2, 4, 8, 16, 32]
     assert sum("given back: no space" in line.text for line in queue.log(job.id)) == 2
@@ -182,7 +182,7 @@ def test_who_works_until_idle_says_what_the_machine_cannot_do(queue, fake, worke
     job = queue.submit_units("mine", tiny_units())
     with pytest.raises(WorkerError, match="no process"):
         worker.run(lambda _: False, until_idle=True)
-    assert units_of_job(queue, job.id)[0].attempt == 0
+    assert tasks_of_job(queue, job.id)[0].attempt == 0
 
 
 def away():
@@ -218,7 +218,7 @@ def test_what_comes_of_a_unit_is_kept_while_the_database_is_away(
     waited = []
     worker.run(lambda seconds: bool(waited.append(seconds)) or queue.get(job.id).state.is_final)
     assert [seconds for seconds in waited if seconds][:7] == [1, 2, 4, 8, 16, 32, 60]
-    assert {unit.attempt for unit in units_of_job(queue, job.id)} == {1}
+    assert {unit.attempt for unit in tasks_of_job(queue, job.id)} == {1}
     assert queue.get(job.id).state is (State.FAILED if name == "fail" else State.SUCCEEDED)
     assert "it is away; tried again in 60 s" in caplog.text
     assert len(fake.asked) == (2 if name == "release" else 1)
@@ -230,7 +230,7 @@ def test_a_stop_says_what_is_lost(queue, worker, monkeypatch, caplog):
     waited = []
     worker.run(lambda seconds: bool(seconds and not waited.append(seconds)))
     assert f"2 measurements of task 1 of job {job.id} are lost" in caplog.text
-    [unit] = units_of_job(queue, job.id)
+    [unit] = tasks_of_job(queue, job.id)
     assert (unit.state, unit.token) == (State.RUNNING, 1)
 
 
@@ -268,7 +268,7 @@ def test_who_is_interrupted_gives_back_what_it_has(queue, fake, worker):
     job = queue.submit_units("mine", tiny_units())
     with pytest.raises(KeyboardInterrupt):
         worker.step()
-    [unit] = units_of_job(queue, job.id)
+    [unit] = tasks_of_job(queue, job.id)
     assert (unit.state, unit.attempt) == (State.QUEUED, 0)
 
 
@@ -281,7 +281,7 @@ def test_who_wakes_up_late_writes_nothing(store, queue, fake, worker, tmp_path):
     job = queue.submit_units("mine", tiny_units())
     assert worker.step()
     assert list(store.measurements()) == []
-    [unit] = units_of_job(queue, job.id)
+    [unit] = tasks_of_job(queue, job.id)
     assert (unit.state, unit.owner, unit.attempt) == (State.RUNNING, "other", 2)
 
 
@@ -298,8 +298,8 @@ def test_it_says_that_it_lives(store, queue, fake, tmp_path):
     beaten = threading.Event()
 
     def wait():
-        first = units_of_job(queue, job.id)[0].heartbeat
-        while units_of_job(queue, job.id)[0].heartbeat == first and not beaten.wait(0.01):
+        first = tasks_of_job(queue, job.id)[0].heartbeat
+        while tasks_of_job(queue, job.id)[0].heartbeat == first and not beaten.wait(0.01):
             pass
 
     fake.meanwhile = wait

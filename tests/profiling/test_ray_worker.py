@@ -4,7 +4,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from tests.profiling._made_up import measurements_of, tiny_units, units_of_job
+from tests.profiling._made_up import measurements_of, tasks_of_job, tiny_units
 
 from hetune.costmodel.fingerprint import this_machine
 from hetune.profiling.jobs.records import State
@@ -109,7 +109,7 @@ def test_a_machine_that_is_lost_loses_no_unit(store, queue, tmp_path, monkeypatc
         found = list(store.measurements())
         assert sorted(m.unit for m in found) == sorted(unit.key for unit in tiny_units(PROBLEMS))
         assert {m.machine for m in found} == {this_machine().digest}
-        attempts = sorted(unit.attempt for unit in units_of_job(queue, job.id))
+        attempts = sorted(unit.attempt for unit in tasks_of_job(queue, job.id))
         said = [line.text for line in queue.log(job.id)]
         assert attempts == [1] * (PROBLEMS - 1) + [2], said
         assert len([*marks.iterdir()]) == PROBLEMS + 1

@@ -13,7 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.frontend.edge_errors import check_edge_dict
-from hetune.variants.frontend.tracing.arguments import CallArguments, as_plain, check_tensor
+from hetune.variants.frontend.tracing.arguments import (
+    CallArguments,
+    are_edges,
+    as_plain,
+    check_tensor,
+)
 from hetune.variants.frontend.tracing.counts import TracedSize
 from hetune.variants.frontend.tracing.edge_module import EdgeModule
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
@@ -178,8 +183,7 @@ class OnDictionaries(EdgeModule):
         for name, (src, _, dst) in edge_types.items():
             edges = values[name]
             check_tensor(name, edges)
-            are_ids = edges.dtype in (torch.int64, torch.int32)
-            if not are_ids or edges.dim() != 2 or len(edges) != 2:
+            if not are_edges(edges):
                 raise NotTraceable("edges are int64 or int32 [2, E] for each type")
             if not {src, dst} <= {*node_types}:
                 raise NotTraceable(f"there are edges of {src} and {dst}, but not features of both")

@@ -309,9 +309,9 @@ class TracedCall(Call):
                 return None
             given = {name: args[place] for name, place in places.items() if place is not None}
             found = replace(blank, values={**given, **now})
-            return (
-                TracedCall(reader, module, found, mode, recordings) if reader.fits(found) else None
-            )
+            if not reader.fits(found):
+                return None
+            return TracedCall(reader, module, found, mode, recordings)
 
         return read
 
@@ -319,7 +319,7 @@ class TracedCall(Call):
         """Where nodes and edges are of one type, and the program's result is the call's."""
         arguments, traced = self._arguments, self._reader.traced
         is_other = arguments.sources or arguments.edge_features or traced.kinds
-        if is_other or not (self.takes_out and self._reader.fits(arguments)):
+        if is_other or not self.takes_out:
             return None
         assert traced.result_shape is not None
         with full_precision(arguments.device.type):

@@ -76,17 +76,23 @@ def _array(rows: Tensor) -> np.ndarray:
 def digest_of(rows: np.ndarray) -> str:
     """Of the bytes of rows, in hex."""
     digest = hashlib.blake2b(digest_size=16)
-    for first in range(0, len(rows), 1 << 16):
-        digest.update(np.ascontiguousarray(rows[first : first + (1 << 16)]).data)
+    for content in _contents(rows):
+        digest.update(content)
     return digest.hexdigest()
 
 
 def checksum_of(rows: np.ndarray) -> str:
     """Tells damaged rows from sound ones, in hex; other rows may have it, unlike a digest."""
     checksum = 0
-    for first in range(0, len(rows), 1 << 16):
-        checksum = zlib.crc32(np.ascontiguousarray(rows[first : first + (1 << 16)]).data, checksum)
+    for content in _contents(rows):
+        checksum = zlib.crc32(content, checksum)
     return f"{checksum:08x}"
+
+
+def _contents(rows: np.ndarray) -> Iterator[memoryview]:
+    """The bytes of rows, some of these at a time."""
+    for first in range(0, len(rows), 1 << 16):
+        yield np.ascontiguousarray(rows[first : first + (1 << 16)]).data
 
 
 class RowWriter:

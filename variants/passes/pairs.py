@@ -39,7 +39,6 @@ from hetune.variants.program.nodes import (
     Take,
     Type,
     operands,
-    with_operands,
 )
 
 
@@ -171,20 +170,18 @@ def _key_sets(program: Program, known: Dependences) -> Iterator[tuple[str, ...]]
 def _on_nodes(program: Program) -> Program:
     """Edge rows of candidates, of one type, as rows of nodes."""
     spaces = {Space.EDGE: Space.NODE, Space.ETYPE: Space.SHARED}
-    params = tuple(
+    program = without_unread(clean(program))
+    builder = Builder(
         replace(p, type=replace(p.type, space=spaces.get(p.type.space, p.type.space)))
-        for p in without_unread(clean(program)).params
+        for p in program.params
     )
-    builder = Builder(params)
-    renamed = {param.name: param.name for param in params}
-    for let in clean(program).lets:
-        op = with_operands(let.op, tuple(renamed[name] for name in operands(let.op)))
+
+    def value(op: Op, hint: str) -> str:
         if isinstance(op, Take) and builder.types[op.x].space is Space.NODE:
-            renamed[let.name] = op.x
-        else:
-            op = replace(op, space=Space.NODE) if isinstance(op, Take) else op
-            renamed[let.name] = builder.emit(op, let.name)
-    return builder.finish(program, tuple(renamed[name] for name in program.results))
+            return op.x
+        return builder.emit(replace(op, space=Space.NODE) if isinstance(op, Take) else op, hint)
+
+    return builder.rebuilt(program, value)
 
 
 class _Separation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hetune.variants.program.builder import Builder
-from hetune.variants.program.nodes import Let, Op, Program, operands, with_operands
+from hetune.variants.program.nodes import Let, Op, Program, operands
 
 RewriteRule = Callable[[Builder, Op, str], str | None]
 """Given the builder, an operator over already rewritten operands, and its old name: the name of
@@ -15,12 +15,12 @@ what replaces it, or None to keep it."""
 def rewrite(program: Program, rule: RewriteRule) -> Program:
     """Applies a rule to every value, operands first. Also removes equal and dead values."""
     builder = Builder(program.params, program.groups)
-    renamed = {param.name: param.name for param in program.params}
-    for let in program.lets:
-        op = with_operands(let.op, tuple(renamed[name] for name in operands(let.op)))
-        replaced = rule(builder, op, let.name)
-        renamed[let.name] = builder.emit(op, let.name) if replaced is None else replaced
-    return builder.finish(program, tuple(renamed[name] for name in program.results))
+
+    def value(op: Op, hint: str) -> str:
+        replaced = rule(builder, op, hint)
+        return builder.emit(op, hint) if replaced is None else replaced
+
+    return builder.rebuilt(program, value)
 
 
 def to_fixpoint(program: Program, rule: RewriteRule, limit: int = 8) -> Program:

@@ -75,11 +75,7 @@ def split_ends(program: Program, end: End) -> Program:
     edges of a candidate and a type.
     """
     builder = _SplitBuilder(program, end)
-    renamed = {param.name: param.name for param in program.params}
-    for let in program.lets:
-        op = with_operands(let.op, tuple(renamed[name] for name in operands(let.op)))
-        renamed[let.name] = builder.split(op, let.name)
-    return builder.finish(program, tuple(renamed[name] for name in program.results))
+    return builder.rebuilt(program, builder.split)
 
 
 @dataclass(frozen=True, slots=True)

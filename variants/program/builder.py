@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from hetune.variants.errors import ProgramError
 from hetune.variants.program.infer import infer
@@ -16,6 +16,7 @@ from hetune.variants.program.nodes import (
     Program,
     Type,
     operands,
+    with_operands,
 )
 
 
@@ -56,6 +57,20 @@ class Builder:
         self._names[op] = name
         self.ops[name] = op
         return name
+
+    def rebuilt(self, program: Program, value: Callable[[Op, str], str]) -> Program:
+        """A program, value by value.
+
+        Args:
+            program: Whose values these are; its parameters keep their names.
+            value: Given an operator over values that were made already, and its old name: the name
+                of what replaces it.
+        """
+        names = {param.name: param.name for param in program.params}
+        for let in program.lets:
+            op = with_operands(let.op, tuple(names[name] for name in operands(let.op)))
+            names[let.name] = value(op, let.name)
+        return self.finish(program, tuple(names[name] for name in program.results))
 
     def finish(self, program: Program, results: tuple[str, ...]) -> Program:
         """The program that computes ``results``; values that nothing needs are left out."""

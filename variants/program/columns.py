@@ -39,11 +39,7 @@ def by_columns(program: Program) -> Program:
     if not any(isinstance(let.op, Concat | Slice) for let in program.lets):
         return program
     columns = _Columns(program.params, program.groups)
-    renamed = {param.name: param.name for param in program.params}
-    for let in program.lets:
-        op = with_operands(let.op, tuple(renamed[name] for name in operands(let.op)))
-        renamed[let.name] = columns.rewritten(op, let.name)
-    return columns.finish(program, tuple(renamed[name] for name in program.results))
+    return columns.rebuilt(program, columns.rewritten)
 
 
 class _Columns(Builder):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from hetune.service.core.formats.container import Content
@@ -39,8 +41,8 @@ class ReceivedBody:
     """A body, one piece after the other.
 
     Args:
-        memory: Where from its memory is.
-        announced: Bytes that shall come; 0 if nobody knows.
+        memory: Gives it memory.
+        announced: Bytes that shall come, as of `announced_bytes`.
     """
 
     def __init__(self, memory: BodyMemory, announced: int) -> None:
@@ -50,7 +52,7 @@ class ReceivedBody:
     def add(self, piece: Content) -> None:
         """What comes next."""
         first, self._size = self._size, self._size + len(piece)
-        if first == 0:
+        if not self._bytes.size:
             self._bytes = self._memory.take(max(self._announced, self._size))
         elif self._size > self._bytes.size:
             self._bytes = np.concatenate((self._bytes, np.empty(self._size, dtype=np.uint8)))
@@ -60,3 +62,9 @@ class ReceivedBody:
     def content(self) -> memoryview:
         """All that has come. It may be written to, so that tensors can lie in it."""
         return self._bytes[: self._size].data
+
+
+def announced_bytes(headers: Mapping[str, str]) -> int:
+    """How long headers say that a body is; 0 if they do not."""
+    length = headers.get("content-length", "")
+    return int(length) if length.isdecimal() else 0

@@ -216,11 +216,8 @@ class FeatureStore:
             raise self._damaged(path, graph, name, "its rows are not those of the graph")
         if _digest(rows, header.by_type, header.widths) != header.digest:
             raise self._damaged(path, graph, name, "its content has another digest")
-        if not header.by_type:
-            return _Loaded(header.digest, rows, rows)
-        parts = rows_by_type(rows, given)
-        own = {kind: part[:, : header.widths.get(kind)] for kind, part in parts.items()}
-        return _Loaded(header.digest, rows, own)
+        by_type = rows_by_type(rows, given, header.widths) if header.by_type else rows
+        return _Loaded(header.digest, rows, by_type)
 
     def _damaged(self, path: Path, graph: str, name: str, reason: str) -> NotFoundError:
         _log.error("the features %s are damaged and put aside: %s", path, reason)

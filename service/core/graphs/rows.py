@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
 from hetune.variants.errors import InputError
-from hetune.variants.frontend.tracing.arguments import of_one_width
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.lazy_tensors import is_lazy
 
@@ -20,13 +20,15 @@ Nodes = Tensor | Mapping[str, Tensor | None]
 stands for all."""
 _SHOWN = 200
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
+_ONE_WIDTH: Mapping[str, int] = MappingProxyType({})
+"""Widths of rows of each node type, where these do not differ."""
 
 
 def features_of(
     features: Tensor | Mapping[str, Tensor],
     graph: HeteroGraph,
     width: int,
-    widths: Mapping[str, int] | None = None,
+    widths: Mapping[str, int] = _ONE_WIDTH,
 ) -> Tensor:
     """Rows of all nodes in the graph's order, float32 [N, width].
 
@@ -51,11 +53,15 @@ def features_of(
         if name not in features and last > first:
             raise InputError(f"features of the node type {name!r} are missing: give one row a node")
         if name in features:
-            own = (widths or {}).get(name, width)
+            own = widths.get(name, width)
             _check_rows(f"the features of {name!r}", features[name], last - first, own)
-    parts = {name: features[name] for name in spans if name in features and len(features[name])}
-    rows = [part.view(-1, (widths or {}).get(name, width)) for name, part in parts.items()]
-    return _joined(of_one_width(rows, width) if widths else rows, width)
+    if not widths:
+        return _joined([features[name] for name in spans if name in features], width)
+    joined = torch.zeros(graph.num_nodes, width, dtype=torch.float32)
+    for name, (first, last) in spans.items():
+        if last > first:
+            joined[first:last, : widths.get(name, width)] = features[name]
+    return joined
 
 
 def pick(out: Tensor, graph: HeteroGraph, nodes: Nodes | None, by_type: bool) -> Rows:
@@ -140,9 +146,18 @@ def check_nodes(nodes: Nodes | None, graph: HeteroGraph) -> None:
             _check_ids(f"nodes of the type {name!r}", ids, last - first)
 
 
-def rows_by_type(rows: Tensor, graph: HeteroGraph) -> dict[str, Tensor]:
-    """Rows of all nodes in the graph's order, [N, width], as views by node type."""
-    return {name: rows[first:last] for name, (first, last) in _spans(graph).items()}
+def rows_by_type(
+    rows: Tensor, graph: HeteroGraph, widths: Mapping[str, int] = _ONE_WIDTH
+) -> dict[str, Tensor]:
+    """Rows of all nodes in the graph's order, [N, width], as views by node type.
+
+    Args:
+        rows: Of all nodes.
+        graph: Theirs.
+        widths: How much to show of the rows of each node type, if that differs.
+    """
+    spans = _spans(graph).items()
+    return {name: rows[first:last, : widths.get(name)] for name, (first, last) in spans}
 
 
 def _joined(parts: Sequence[Tensor], width: int) -> Tensor:

@@ -150,7 +150,7 @@ class Jobs:
 
         Args:
             id: Its number.
-            after: Only units with larger numbers.
+            after: Only tasks with larger numbers.
             limit: Most that are given.
 
         Raises:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hetune.variants.frontend.tracing.arguments import are_edges
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 
 EXAMPLE = "give a call's arguments as example=(x, edge_index)"
@@ -114,7 +115,7 @@ _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def _form(module: nn.Module, values: Mapping[str, Any]) -> CallForm:
-    lists = [n for n, v in values.items() if _is_integer(v) and v.dim() == 2 and len(v) == 2]
+    lists = [n for n, v in values.items() if are_edges(v)]
     if not lists:
         raise NotTraceable(f"there is no edge_index of integers among its arguments: {EXAMPLE}")
     edges = lists[0]

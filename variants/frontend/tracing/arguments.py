@@ -159,7 +159,7 @@ class CallArguments:
         def other(name: str, value: Tensor) -> Tensor:
             count = {self.num_edges: edges, self.num_nodes: num_nodes}
             shape = tuple(value.shape)
-            if _are_edges(value):
+            if are_edges(value):
                 others = torch.randint(0, num_nodes - 2, (2, edges + 7), generator=random)
                 return others.to(value.dtype)
             if name in self.features or name in self.sources:
@@ -217,7 +217,7 @@ def read_arguments(
             check_tensor(name, value)
         elif not _are_sizes(value) and not isinstance(value, bool | int | float | str):
             raise NotTraceable(f"{name} is a {type(value).__name__}: tensors and numbers compile")
-    edges = [name for name, value in values.items() if _are_edges(value)]
+    edges = [name for name, value in values.items() if are_edges(value)]
     if not edges:
         raise NotTraceable("there are no edges among the arguments, int64 or int32 [2, E]")
     features = _features({n: value for n, value in values.items() if n not in sources})
@@ -368,7 +368,8 @@ def check_tensor(name: str, value: Tensor) -> None:
         raise NotTraceable(f"{name} is {dtype}: float32 compiles")
 
 
-def _are_edges(value: object) -> bool:
+def are_edges(value: object) -> bool:
+    """Whether it is an edge_index, integers [2, E]."""
     return (
         isinstance(value, Tensor)
         and value.dtype in (torch.int64, torch.int32)

@@ -8,7 +8,12 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional
 
-from hetune.variants.frontend.tracing.expressions import Expression, called, parameter
+from hetune.variants.frontend.tracing.expressions import (
+    Expression,
+    called,
+    expressions_in,
+    parameter,
+)
 
 _MEAN, _COUNT = "running_mean", "num_batches_tracked"
 
@@ -37,15 +42,8 @@ def _batch_norm(*args: Any, count: Tensor | None = None, **kwargs: Any) -> Tenso
 
 def updated_by(output: Any) -> Iterator[str]:
     """Names of the buffers that are written to where an output is computed."""
-    match output:
-        case Expression(func=func, args=args, kwargs=kwargs):
-            named = dict(kwargs)
-            if func is _batch_norm and named.get("training"):
-                given = (*args[1:3], named.get("count"))
-                yield from (each.key for each in given if isinstance(each, Expression))
-            yield from updated_by((args, kwargs))
-        case list() | tuple():
-            for part in output:
-                yield from updated_by(part)
-        case dict():
-            yield from updated_by([*output.values()])
+    for norm in expressions_in(output):
+        named = dict(norm.kwargs)
+        if norm.func is _batch_norm and named.get("training"):
+            given = (*norm.args[1:3], named.get("count"))
+            yield from (each.key for each in given if isinstance(each, Expression))

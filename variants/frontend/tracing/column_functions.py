@@ -15,7 +15,7 @@ from hetune.variants.frontend.tracing.selected_columns import WIDEST
 from hetune.variants.frontend.tracing.symbols import RowValue
 
 
-def by_columns(x: Tensor, dim: int, function: Callable[[Tensor], Tensor]) -> Tensor:
+def linear_in_columns(x: Tensor, dim: int, function: Callable[[Tensor], Tensor]) -> Tensor:
     """What a linear function of each row's last axis gives.
 
     Args:
@@ -33,13 +33,13 @@ def by_columns(x: Tensor, dim: int, function: Callable[[Tensor], Tensor]) -> Ten
 @handles("flip")
 def _flip(at: Interpreter, shape: Shape, x: Tensor, *args: Any, dims: Any = None) -> RowValue:
     dim = _one(args if dims is None else dims)
-    return rows_of(by_columns(x, dim, lambda rows: rows.flip(-1)))
+    return rows_of(linear_in_columns(x, dim, lambda rows: rows.flip(-1)))
 
 
 @handles("roll")
 def _roll(at: Interpreter, shape: Shape, x: Tensor, shifts: Any, dims: Any) -> RowValue:
     shift = _one(shifts)
-    return rows_of(by_columns(x, _one(dims), lambda rows: rows.roll(shift, -1)))
+    return rows_of(linear_in_columns(x, _one(dims), lambda rows: rows.roll(shift, -1)))
 
 
 def _one(given: Any) -> int:
@@ -53,4 +53,4 @@ def _one(given: Any) -> int:
 
 @handles("cumsum")
 def _cumsum(at: Interpreter, shape: Shape, x: Tensor, dim: int) -> RowValue:
-    return rows_of(by_columns(x, dim, lambda rows: rows.cumsum(-1)))
+    return rows_of(linear_in_columns(x, dim, lambda rows: rows.cumsum(-1)))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder
-from hetune.variants.frontend.tracing.row_sets import NodePart
+from hetune.variants.frontend.tracing.row_sets import RowPart
 from hetune.variants.program.nodes import (
     Concat,
     Dot,
@@ -95,7 +95,7 @@ class EdgeParts:
         added = recorder.constant(others * is_other, Space.EDGE)
         return recorder.emit(Map("add", (kept, added)), "with_loops")
 
-    def _of(self, name: str) -> tuple[str, NodePart]:
+    def _of(self, name: str) -> tuple[str, RowPart]:
         recorder = self._recorder
         whole, part = recorder.whole_of(name), recorder.parts.get(recorder.types[name].group)
         if whole is None or part is None or recorder.types[name].space is not Space.EDGE:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,24 @@ class Expression:
     kwargs: tuple[tuple[str, Any], ...] = ()
     item: int | None = None
     fixed: Tensor | None = None
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it depends on no parameter or buffer."""
+        return all(each.func or each.fixed is not None for each in expressions_in(self))
+
+
+def expressions_in(value: Any) -> Iterator[Expression]:
+    """All expressions in a value, and those that they are made of, some several times."""
+    match value:
+        case Expression(args=args, kwargs=kwargs):
+            yield value
+            yield from expressions_in((args, kwargs))
+        case list() | tuple():
+            for part in value:
+                yield from expressions_in(part)
+        case dict():
+            yield from expressions_in([*value.values()])
 
 
 def parameter(name: str) -> Expression:

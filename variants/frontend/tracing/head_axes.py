@@ -52,8 +52,9 @@ def with_head_axes(recorder: ProgramRecorder, lets: list[Let], results: Iterable
                 shape = recorder.types[flat.x].shape
                 weight = _by_head(recorder, bias, shape) if len(shape) == 2 else None
                 if weight is not None and len(readers[rows]) == 1:
-                    added = recorder.emit(Map("add", (flat.x, weight)), f"{let.name}_by_head")
-                    made.append(Let(added, recorder.types[added], Map("add", (flat.x, weight))))
+                    op = Map("add", (flat.x, weight))
+                    added = recorder.emit(op, f"{let.name}_by_head")
+                    made.append(Let(added, recorder.types[added], op))
                     let = replace(let, op=Reshape(added, let.type.shape))
         made.append(let)
     return made

@@ -19,7 +19,7 @@ from hetune.variants.frontend.tracing.edge_parts import ROW_WISE, EdgeParts
 from hetune.variants.frontend.tracing.expressions import called
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder
-from hetune.variants.frontend.tracing.row_sets import NodePart
+from hetune.variants.frontend.tracing.row_sets import RowPart
 from hetune.variants.frontend.tracing.symbols import RowValue, Symbol, replaced
 from hetune.variants.program.nodes import Space, Type, operands, with_operands, without_operands
 
@@ -69,7 +69,7 @@ class NodeParts:
     ) -> None:
         self._recorder, self._symbol, self.edges = recorder, symbol, EdgeParts(recorder)
         self._written: dict[int, _Written] = {}
-        self._taken: dict[tuple[object, ...], NodePart] = {}  # ids stay theirs: the tape keeps them
+        self._taken: dict[tuple[object, ...], RowPart] = {}  # ids stay theirs: the tape keeps them
         self._masks: dict[int, Tensor] = {}
 
     def taken(self, name: str, index: Tensor | slice) -> str:
@@ -182,7 +182,7 @@ class NodeParts:
             return part.index
         return torch.arange(recorder.counts[Space.NODE], device=device)
 
-    def _part(self, index: Tensor) -> NodePart:
+    def _part(self, index: Tensor) -> RowPart:
         recorder = self._recorder
         known = (part for part in recorder.parts.values() if recorder.is_equal(part.index, index))
         return next(known, None) or recorder.new_part(index)

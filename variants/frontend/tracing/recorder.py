@@ -17,7 +17,7 @@ from hetune.variants.frontend.tracing.not_traceable import (
     NotTraceable,
     located,
 )
-from hetune.variants.frontend.tracing.row_sets import EdgeSet, NodePart, RowTypes
+from hetune.variants.frontend.tracing.row_sets import EdgeSet, RowPart, RowTypes
 from hetune.variants.frontend.tracing.tape import Tape
 from hetune.variants.program.infer import infer
 from hetune.variants.program.nodes import (
@@ -54,7 +54,7 @@ class ProgramRecorder:
         node_counts: Rows of nodes of each type, where types have rows of their own.
         dictionaries: The features of each type's nodes by type, for each dictionary of features.
         keeps_apart: Whether rows that are stacked are several edge types' results.
-        parts: Some of the nodes, by group.
+        parts: Some rows of nodes or edges, by group.
     """
 
     def __init__(self, tape: Tape) -> None:
@@ -62,7 +62,7 @@ class ProgramRecorder:
         self.node_counts: dict[str, int] = {}
         self.dictionaries: dict[str, dict[str, str]] = {}
         self.keeps_apart = False
-        self.parts: dict[str, NodePart] = {}
+        self.parts: dict[str, RowPart] = {}
         self._ends: dict[tuple[str, End], str] = {}
         self.counts: dict[Space, int] = {Space.NODE: tape.rows[0]}
         self.types: dict[str, Type] = {}
@@ -137,7 +137,7 @@ class ProgramRecorder:
         name = self.emit(Take(self.new_weight(rows, Type(_TYPES[space], row)), space), "by_type")
         return name if part is None else self.part_of(name, part)
 
-    def _part_in_order(self, index: Tensor, count: int) -> NodePart | None:
+    def _part_in_order(self, index: Tensor, count: int) -> RowPart | None:
         """The order of the nodes that types are in; None for that of the nodes themselves."""
         kinds = self.kinds.get(Space.NODE)
         if kinds is None or kinds.count != count or self.is_equal(kinds.index, index):
@@ -161,17 +161,17 @@ class ProgramRecorder:
         if kinds.count != count or not is_known:
             raise NotTraceable(f"{space}s have types of two kinds: one compiles")
 
-    def new_part(self, index: Tensor) -> NodePart:
-        """Some of the nodes, or all in another order: their numbers, none twice."""
+    def new_part(self, index: Tensor) -> RowPart:
+        """Some rows of nodes or edges, or all in another order, by their numbers."""
         count = self.tape.extent(index, 0)
         if isinstance(count, TracedSize):
             self.tape.rows.append(count)
-        found = NodePart(f"part{len(self.parts)}", index, count)
+        found = RowPart(f"part{len(self.parts)}", index, count)
         self.parts[found.group] = found
         return found
 
-    def part_of(self, x: str, part: NodePart) -> str:
-        """The rows of a value that a part of the nodes has."""
+    def part_of(self, x: str, part: RowPart) -> str:
+        """The rows of a value that a part has."""
         key = x, part.group
         if key not in self._parts_of:
             name = self._parts_of[key] = self._new_name(f"{x}_{part.group}")

@@ -1,4 +1,4 @@
-"""What values have rows of: sets of edges, parts of the nodes, and the types of both."""
+"""What values have rows of: sets of edges, parts of the rows, and types of edges and nodes."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class RowTypes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NodePart:
-    """Some of the nodes, or all in another order.
+class RowPart:
+    """Some rows of nodes or of edges, or all in another order.
 
     Attributes:
         group: What the recorder's types call them.
-        index: Their numbers, int64, none twice.
+        index: Their numbers, int64; of nodes, none twice.
         count: How many there are.
     """
 

@@ -15,14 +15,12 @@ import torch
 from torch import Tensor
 
 from hetune.variants.frontend.tracing.expressions import Expression, called, fixed
-from hetune.variants.frontend.tracing.simplify import needed
 from hetune.variants.program.builder import Builder
 from hetune.variants.program.columns import by_columns
 from hetune.variants.program.nodes import (
     Concat,
     Dot,
     Group,
-    Let,
     Linear,
     Map,
     Op,
@@ -33,7 +31,6 @@ from hetune.variants.program.nodes import (
     Take,
     Type,
     operands,
-    with_operands,
 )
 
 WIDEST = 256
@@ -57,25 +54,21 @@ def with_selected_columns(
         for let in flat.lets
         if isinstance(let.op, Slice | Concat) and not let.type.space.is_weight
     }
-    widths = [flat.types[x].shape[-1] for let in flat.lets if let.name in left for x in _of(let)]
+    widths = [
+        flat.types[name].shape[-1]
+        for let in flat.lets
+        if let.name in left
+        for name in (let.name, *operands(let.op))
+    ]
     if not left or left & {*flat.results} or max(widths) > WIDEST:
         return program, {}
     columns = _Columns(flat.params, flat.groups, weights)
-    renamed = {param.name: param.name for param in flat.params}
-    for let in flat.lets:
-        op = with_operands(let.op, tuple(renamed[name] for name in operands(let.op)))
-        renamed[let.name] = columns.rewritten(op, let.name)
-    found = columns.finish(flat, tuple(renamed[name] for name in flat.results))
-    found = replace(found, lets=tuple(needed(list(found.lets), found.results)))
+    found = columns.rebuilt(flat, columns.rewritten)
     if found.results != program.results:  # others know them by these names
         return program, {}
     read = {name for let in found.lets for name in operands(let.op)}
     params = tuple(param for param in columns.params if param.name in read)
     return replace(found, params=params), columns.weights
-
-
-def _of(let: Let) -> tuple[str, ...]:
-    return let.name, *operands(let.op)
 
 
 def picks_columns(program: Program, weights: Mapping[str, Expression]) -> bool:
@@ -87,7 +80,7 @@ def picks_columns(program: Program, weights: Mapping[str, Expression]) -> bool:
 
 def _picks(weight: Expression) -> bool:
     first = weight.args[0] if weight.func is torch.matmul else weight
-    return isinstance(first, Expression) and first.hint == "fixed"
+    return isinstance(first, Expression) and first.is_fixed
 
 
 class _Columns(Builder):

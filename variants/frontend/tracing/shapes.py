@@ -19,7 +19,7 @@ from hetune.variants.frontend.tracing.alignment import (
     squeezed,
 )
 from hetune.variants.frontend.tracing.arithmetic import as_symbol, binary
-from hetune.variants.frontend.tracing.column_functions import by_columns
+from hetune.variants.frontend.tracing.column_functions import linear_in_columns
 from hetune.variants.frontend.tracing.edges import gathered
 from hetune.variants.frontend.tracing.heads import together
 from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
@@ -235,12 +235,12 @@ def _item(at: Interpreter, shape: Shape, x: Tensor, index: Any) -> RowValue:
         elif isinstance(part, slice):
             start, stop, step = part.indices(out.shape[dim])
             if step != 1:
-                out = by_columns(out, dim, itemgetter((slice(None), part)))
+                out = linear_in_columns(out, dim, itemgetter((slice(None), part)))
             elif (start, stop) != (0, out.shape[dim]):
                 out = out.narrow(dim, start, stop - start)
             dim += 1
         elif isinstance(part, list) and all(type(column) is int for column in part):
-            out, dim = by_columns(out, dim, itemgetter((slice(None), part))), dim + 1
+            out, dim = linear_in_columns(out, dim, itemgetter((slice(None), part))), dim + 1
         elif isinstance(part, Tensor):
             out = at.symbol(
                 gathered(at, out, dim, part),

@@ -8,7 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hetune.variants.frontend.tracing.expressions import Expression, called, evaluate, parameter
+from hetune.variants.frontend.tracing.expressions import (
+    Expression,
+    called,
+    evaluate,
+    expressions_in,
+    parameter,
+)
 from hetune.variants.frontend.tracing.not_traceable import LocatedNotTraceable, NotTraceable
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder
 from hetune.variants.frontend.tracing.symbols import RowValue, Symbol, TailValue
@@ -148,17 +154,9 @@ def outputs(result: Any, given: Mapping[str, object], of_graph: list[Tensor]) ->
 
 def leaves(output: Any) -> Iterator[str]:
     """Names of the program's values that outputs are made of, some several times."""
-    match output:
-        case Expression(key=key, func=None):
-            if key.startswith(_ROWS):
-                yield key.removeprefix(_ROWS)
-        case Expression(args=args, kwargs=kwargs):
-            yield from leaves((args, kwargs))
-        case list() | tuple():
-            for part in output:
-                yield from leaves(part)
-        case dict():
-            yield from leaves([*output.values()])
+    for each in expressions_in(output):
+        if each.func is None and each.key.startswith(_ROWS):
+            yield each.key.removeprefix(_ROWS)
 
 
 def key_of(output: Any) -> object:
