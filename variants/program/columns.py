@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import cast
 
 from hetune.variants.program.builder import Builder
 from hetune.variants.program.nodes import (
@@ -171,10 +173,8 @@ class _Columns(Builder):
                     Linear(rows, self._weight_heads(w, lead, shape, start, stop)), f"{x}_cut"
                 )
             case Map(args=args) if op.fn != "outer":
-                cut = [self._slice_heads(arg, shape, start, stop) for arg in args]
-                parts = tuple(part for part in cut if part is not None)
-                is_whole = len(parts) == len(args)
-                return self.emit(replace(op, args=parts), f"{x}_cut") if is_whole else None
+                parts = _if_all(self._slice_heads(arg, shape, start, stop) for arg in args)
+                return self.emit(replace(op, args=parts), f"{x}_cut") if parts else None
         return None
 
     def _weight_heads(
@@ -264,12 +264,19 @@ class _Columns(Builder):
             case Map(args=args):
                 is_outer = op.fn == "outer" and (axis or len(shape) == 2)
                 own = args[:1] if is_outer else args
-                cut = [*(self._along(arg, axis, start, stop) for arg in own), *args[len(own) :]]
-                parts = tuple(part for part in cut if part is not None)
-                is_whole = len(parts) == len(args)
-                return self.rewritten(replace(op, args=parts), f"{name}_cut") if is_whole else None
+                parts = _if_all(self._along(arg, axis, start, stop) for arg in own)
+                if parts is None:
+                    return None
+                cut = replace(op, args=(*parts, *args[len(own) :]))
+                return self.rewritten(cut, f"{name}_cut")
             case Reshape(x, _) if step := self._step(x, shape, axis):
                 part = self._along(x, axis, start * step, stop * step)
                 cut_shape = *shape[:axis], stop - start, *shape[axis + 1 :]
                 return part and self.rewritten(Reshape(part, cut_shape), f"{name}_cut")
         return None
+
+
+def _if_all(names: Iterable[str | None]) -> tuple[str, ...] | None:
+    """The names; None where one of them is none."""
+    found = tuple(names)
+    return None if None in found else cast(tuple[str, ...], found)

@@ -16,6 +16,7 @@ from torch import Tensor
 from hetune.variants.backends.base import SCRATCH, TERMS, Backend
 from hetune.variants.backends.triton.backend import TritonRunner
 from hetune.variants.backends.triton.native_start import NativeStart, native_start
+from hetune.variants.graph.float_memory import ELEMENT
 from hetune.variants.graph.streams import synchronize
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.gpu_schedule import AnySchedule
@@ -25,7 +26,7 @@ from hetune.variants.program.nodes import ALL_EDGES
 from hetune.variants.runtime.domain import Domain, ascends
 from hetune.variants.runtime.edge_rows import IN_GRAPH_ORDER, EdgeOrders
 from hetune.variants.runtime.float32_range import Overflow
-from hetune.variants.runtime.memory import ELEMENT, Layout, layout_of
+from hetune.variants.runtime.memory import Layout, layout_of
 from hetune.variants.runtime.plan_facts import facts_of
 from hetune.variants.runtime.plan_inputs import RowCheck, constants_of, reorder
 from hetune.variants.runtime.results import Results

@@ -92,21 +92,20 @@ class StageRunner:
             return self._interpreted(graph, values, torch.float32)
         known = {name: values[name] for name in self.reads}
         given = {n: v.rows if isinstance(v, OrderedRows) else v for n, v in known.items()}
-        places = {name: v.places for name, v in known.items() if isinstance(v, OrderedRows)}
+        ordered = {name: v.places for name, v in known.items() if isinstance(v, OrderedRows)}
         chosen, _ = self._runs.next(self._variants, graph, policy)
         weights = weights_of(chosen.variant.plan, given, graph, torch.float32)
         rows = {param.name: given[param.name] for param in program.params if param.role != "weight"}
         overflow = Overflow()
-        orders = EdgeOrders(places, kept=True)
         run = graph, chosen, policy, rows, weights, None, overflow
-        results = self._runs.run(*run, orders=orders)
+        results = self._runs.run(*run, orders=EdgeOrders(ordered, kept=True))
         if overflow.happened and may_differ(results, given.values()):
             return self._interpreted(graph, values, torch.float64)
         named = dict(zip(program.results, results, strict=True))
         bound = self._runs.executable(chosen.variant, graph) if self._edges else None
-        if bound is None or (order := bound.results.places) is None:
+        if bound is None or (places := bound.results.places) is None:
             return named
-        return {**named, **{name: OrderedRows(named[name], order) for name in self._edges}}
+        return {**named, **{name: OrderedRows(named[name], places) for name in self._edges}}
 
     def _interpreted(
         self, graph: HeteroGraph, values: Rows, dtype: torch.dtype

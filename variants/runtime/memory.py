@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hetune.variants.backends.base import TERMS
 from hetune.variants.backends.triton.parts import carried
 from hetune.variants.backends.triton.shared import carried_width, cut_of
+from hetune.variants.graph.float_memory import ELEMENT
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.graph.type_chunks import most_chunks, most_terms, num_terms
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
@@ -20,8 +21,6 @@ from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.plan_facts import arena_of
 
 _ALIGNMENT = 64
-ELEMENT = 4
-"""Bytes of a float32."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from hetune.variants.backends.base import SCRATCH
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.cpp.reused_launch import ReusedLaunch
 from hetune.variants.frontend.call import LooseEdges
-from hetune.variants.graph.float_memory import allocate
+from hetune.variants.graph.float_memory import ELEMENT, allocate
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.lazy_tensors import materialized
@@ -24,7 +24,7 @@ from hetune.variants.kernel.scratch import scratch_for
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.variants import Variant
 from hetune.variants.program.nodes import Space
-from hetune.variants.runtime.memory import ELEMENT, lay_out
+from hetune.variants.runtime.memory import lay_out
 from hetune.variants.runtime.plan_facts import facts_of
 from hetune.variants.runtime.plan_inputs import derived_constants, is_of_all_edges
 

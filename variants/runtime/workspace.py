@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hetune.variants.graph.float_memory import HUGE_PAGE, aligned, allocate
+from hetune.variants.graph.float_memory import ELEMENT, HUGE_PAGE, aligned, allocate
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
-from hetune.variants.runtime.memory import ELEMENT, Layout
+from hetune.variants.runtime.memory import Layout
 
 
 class Sliced(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from hetune.service.core.formats.container import Content
-from hetune.variants.runtime.memory import ELEMENT
+from hetune.variants.graph.float_memory import ELEMENT
 from hetune.variants.runtime.workspace import ReusedMemory
 
 _LARGE = 1 << 23
