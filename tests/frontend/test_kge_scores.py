@@ -22,6 +22,7 @@ from hetune.variants.frontend.kge.layer import RowPlace, ScoreArgument, ScoreLay
 from hetune.variants.frontend.kge.trace import trace_score
 from hetune.variants.graph.edge_batch import BatchIndex, EdgeBatch, FreeBatches
 from hetune.variants.program.nodes import Linear
+from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.compiled import CompiledLayer
 from hetune.variants.runtime.fallback import FallbackWarning
 
@@ -518,6 +519,23 @@ def test_a_batch_with_an_index_takes_no_other_ids():
     other = EdgeBatch(HEADS, TAILS, RELS, num_nodes=ENTITIES, num_etypes=RELATIONS)
     _ = other.fingerprint
     assert not other.is_replaceable
+
+
+@torch.no_grad()
+def test_a_variant_that_one_call_names_runs_no_other_call():
+    places = ("h", "head", "E"), ("r", "relation", "r"), ("t", "tail", "E")
+    arguments = tuple(ScoreArgument(name, RowPlace(place), of) for name, place, of in places)
+    layer = compile_layer(ScoreLayer(distance, arguments, {"r": R.detach()}, {}), dynamic=True)
+
+    def ran(batch, **options):
+        layer(*batch, E.detach(), **options)
+        return layer.status().variant
+
+    default = ran(BATCH)
+    other = next(name for name in layer.variants if name != default)
+    for batch in (BATCH, [ids[1:] for ids in BATCH]):
+        assert ran(batch, variant=other) == other
+        assert ran(batch) == default
 
 
 def test_free_batches_have_few_edges_together():

@@ -123,6 +123,12 @@ class ModeScaled(pyg.GraphConv):
         return super().forward(x, edge_index, edge_weight * 2 if self.training else edge_weight)
 
 
+def test_tracing_leaves_pygs_classes_as_they_are():
+    """A new class's `explain` and `decomposed_layers` go back to what its base has."""
+    hetune.compile(Stateful())(torch.randn(23, WIDTH), EDGES)
+    assert pyg.MessagePassing.propagate.__module__ == "torch_geometric.nn.conv.message_passing"
+
+
 def test_constants_belong_to_their_call():
     layer, x = ModeScaled(WIDTH, WIDTH).eval(), torch.randn(23, WIDTH)
     fast, weights = hetune.compile(layer), (torch.rand(90), torch.rand(90), torch.rand(90))

@@ -31,13 +31,16 @@ def library() -> ctypes.CDLL:
 
 
 def _call(name: str, *args: torch.Tensor | int) -> int:
-    # Vectors keep their tensor alive for the time of the call.
-    result = _function(name, len(args))(
-        *[arg.data_ptr() if isinstance(arg, torch.Tensor) else arg for arg in args]
-    )
+    result = _called(name, *args)
     if result < 0:
         raise MemoryError(f"out of memory while indexing a graph ({name})")
-    return int(result)
+    return result
+
+
+def _called(name: str, *args: torch.Tensor | int) -> int:
+    # Vectors keep their tensor alive for the time of the call.
+    numbers = [arg.data_ptr() if isinstance(arg, torch.Tensor) else arg for arg in args]
+    return int(_function(name, len(args))(*numbers))
 
 
 @cache
@@ -72,11 +75,11 @@ def own_parts(parts: Sequence[tuple[torch.Tensor, int, int]]) -> torch.Tensor | 
     Args:
         parts: Each with its limit, and what to add to its ids.
     """
-    out, start, copies = _new(sum(ids.numel() for ids, _, _ in parts)), 0, []
-    for ids, limit, shift in parts:
-        copies.append((limit, shift, out[start : start + ids.numel()]))
-        start += ids.numel()
-    return out if IdCopies(copies).take([ids for ids, _, _ in parts]) else None
+    sizes = [ids.numel() for ids, _, _ in parts]
+    found = _new(sum(sizes))
+    outs = torch.split(found, sizes) if parts else ()
+    copies = [(limit, shift, out) for (_, limit, shift), out in zip(parts, outs, strict=True)]
+    return found if IdCopies(copies).take([ids for ids, _, _ in parts]) else None
 
 
 class IdCopies:
@@ -174,10 +177,8 @@ def scaled_edges(
     """
     most = edges.shape[1] + num_nodes * loops
     memory = torch.empty(2 * most + max(most, num_nodes), dtype=torch.int32, device="cpu")
-    given = edges, *edges.stride(), edges.shape[1], num_nodes, loops, _SCALES.index(scale)
-    count = _function("scaled_edges", 8)(
-        *[arg.data_ptr() if isinstance(arg, torch.Tensor) else arg for arg in (*given, memory)]
-    )
+    counts = edges.shape[1], num_nodes, loops, _SCALES.index(scale)
+    count = _called("scaled_edges", edges, *edges.stride(), *counts, memory)
     if count < 0:
         return None
     src, dst = memory[:count], memory[most : most + count]

@@ -13,8 +13,6 @@ from hetune.variants.graph.small_index import FIELDS, found_size, room, start_of
 
 _HEAD = 18
 """Numbers that tell of a graph, before those that tell where kernels look."""
-_HUBS = 0
-"""Where the number of hubs is, in what is found."""
 
 
 class ReusedIndex:
@@ -27,7 +25,7 @@ class ReusedIndex:
         most_blocks: That nodes are cut into, about.
         groups: As of `SmallIndex`.
         pointers: Addresses of pointers to arrays, and the places of these in `FIELDS`.
-        counts: Addresses of lengths of arrays, and their places; of -1, the number of hubs.
+        counts: Addresses of counts, and where these are among the numbers that are found.
 
     Its attributes are arrays of `GraphIndex` by their names, of the graph that it has now.
     """
@@ -47,17 +45,11 @@ class ReusedIndex:
             self._memory = torch.empty(size, dtype=torch.int32, device="cpu")
             self._ids = torch.empty(3 * most_edges, dtype=torch.int32, device="cpu")
         self._found = (ctypes.c_int64 * found_size(num_etypes))()
-        bound = [(address, start_of(place)) for address, place in pointers]
-        bound += [(a, _HUBS if place < 0 else start_of(place) + 1) for a, place in counts]
+        bound = [*((address, start_of(place)) for address, place in pointers), *counts]
         places = self._ids.data_ptr(), self._memory.data_ptr(), ctypes.addressof(self._found)
         told = *[0] * 11, num_etypes, 0, groups, len(FIELDS), *places
         self._given = (ctypes.c_int64 * (_HEAD + 2 * len(bound)))(*told, *sum(bound, ()))
         self._arguments = ctypes.addressof(self._given), len(pointers), len(counts)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its memory."""
-        return self._memory.nbytes + self._ids.nbytes + ctypes.sizeof(self._found)
 
     def __getattr__(self, name: str) -> Tensor:
         at = start_of(FIELDS[name])

@@ -109,7 +109,7 @@ class EdgesByType:
 
     Attributes:
         most: As given.
-        groups: As `cut_by_type` makes them of the edges; `group` brings them up to date, and:
+        groups: As `cut_by_type` makes them of the edges.
         terms: The number of each group among those of types with several, int32 [G]; else -1.
         type_ptr: First group of each type, and the end: int32 [R + 1].
     """
@@ -126,7 +126,7 @@ class EdgesByType:
         self.group()
 
     def group(self) -> None:
-        """Groups the edges by the types that they have now."""
+        """Groups the edges by the types that they have now, which all attributes then follow."""
         index_native.group_edges(*self._arguments)
 
 

@@ -34,6 +34,8 @@ _NAMES: tuple[_Field, ...] = (
 FIELDS = {name: place for place, name in enumerate(_NAMES)}
 """Places of arrays: by attribute of `GraphIndex`; of blocks; by kind, and field of `RowGroups`."""
 _HEAD = 4 + 2 * len(FIELDS)
+HUBS = 0
+"""Where the number of hubs is among the numbers that are found."""
 
 
 def start_of(place: int) -> int:

@@ -68,12 +68,6 @@ class GraphState:
             value: _Value = values[place]
             return value
 
-    def keep(self, slot: GraphSlot[_Key, _Value], key: _Key, value: _Value) -> None:
-        """Keeps a value, in place of what `of` or this kept for the key without an owner."""
-        with self._lock:
-            self._values[slot, key] = value
-            self.is_by_counts &= slot.by_counts
-
     def known(self, slot: GraphSlot[_Key, _Value], key: _Key) -> _Value | None:
         """What `of` has for a key without an owner already, else None. Waits for nobody."""
         return self._values.get((slot, key))

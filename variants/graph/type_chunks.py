@@ -61,7 +61,8 @@ def num_chunks(counts: np.ndarray, chunks: int) -> int:
 
 def most_terms(rows: int, chunks: int) -> int:
     """The most terms that rows may have, whatever their types are. See `num_terms`."""
-    return 2 * rows // _chunk_rows(rows, chunks) if rows > _chunk_rows(rows, chunks) else 0
+    chunk = _chunk_rows(rows, chunks)
+    return 2 * rows // chunk if rows > chunk else 0
 
 
 def edgewise_chunks(index: GraphIndex, space: str, by_type: bool, chunks: int) -> TypeChunks:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -12,7 +12,7 @@ from hetune.variants.runtime.choice import check_demands
 
 
 class CallOptions(NamedTuple):
-    """Of a call.
+    """What a call asks for; None where it leaves the choice to the layer.
 
     Attributes:
         variant: Id of what to run.
@@ -29,8 +29,8 @@ class CallOptions(NamedTuple):
         """Whether nothing is asked for."""
         return self.variant is None and self.memory_limit is None and self.out is None
 
-    def checked(self) -> Self:
-        """Themselves.
+    def check(self) -> None:
+        """Checks their kinds.
 
         Raises:
             InputError: The memory limit is no integer, or out is no tensor that has memory.
@@ -39,4 +39,3 @@ class CallOptions(NamedTuple):
         if self.out is not None and (not isinstance(self.out, Tensor) or is_wrapper(self.out)):
             kind = type(self.out).__name__
             raise InputError(f"out is a {kind}: give a tensor that has memory")
-        return self

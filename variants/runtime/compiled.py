@@ -163,7 +163,7 @@ class CompiledLayer(ModuleWrapper):
     def _run(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: CallOptions = _NONE
     ) -> Any:
-        options.checked()
+        options.check()
         if not kwargs and (found := self._run_again(args, options)) is not None:
             return found
         run = partial(self._run_once, kwargs, options)
@@ -176,7 +176,7 @@ class CompiledLayer(ModuleWrapper):
         """The result of a call like the last one, and None of any other."""
         last = self._repeated  # other threads may forget it
         known = None if last is None else last.supported(self.module, args)
-        if known is None or not (options[2] is None or known[1].takes_out):
+        if known is None or not (options.out is None or known[1].takes_out):
             new = self._new_graphs if options.are_none else None
             return new and new.result(self.module, args, self._last)
         _, call, graph = known
@@ -384,8 +384,7 @@ class CompiledLayer(ModuleWrapper):
         kwargs: Mapping[str, Any],
         options: CallOptions,
     ) -> Any:
-        demands = fallback.demands_of(*options, self._policy.memory_limit)
-        fallback.check_demands_met(demands, why.reason)
+        fallback.check_none_asked(options, self._policy.memory_limit, why.reason)
         self._sharing.warn(self.module, why.reason)
         self._last.set(None, why.reason)
         args, kwargs = fallback.arguments_for(self.module, self._adapter, args, kwargs)

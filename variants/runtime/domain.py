@@ -158,7 +158,7 @@ class Domain:
         order = index.edge_id
         if self._is_in_order is None:
             small = index.small()
-            self._is_in_order = _ascends(order) if small is None else small.is_in_order
+            self._is_in_order = ascends(order) if small is None else small.is_in_order
         return None if self._is_in_order else order
 
     @property
@@ -263,5 +263,6 @@ class Domain:
         return self._by_group[group]
 
 
-def _ascends(order: Tensor) -> bool:
+def ascends(order: Tensor) -> bool:
+    """Whether this is 0, 1, 2 and so on."""
     return torch.equal(order, torch.arange(len(order), dtype=order.dtype, device=order.device))

@@ -22,7 +22,7 @@ from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.nodes import Element
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import ALL_EDGES
-from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.domain import Domain, ascends
 from hetune.variants.runtime.edge_rows import IN_GRAPH_ORDER, EdgeOrders
 from hetune.variants.runtime.float32_range import Overflow
 from hetune.variants.runtime.memory import ELEMENT, Layout, layout_of
@@ -190,10 +190,9 @@ class Executable:
     def _way(self, places: Tensor, order: Tensor | None) -> Tensor | None:
         """Where rows with these places have each edge of the index; None: where it has them."""
         known = self._ways.get(id(places))
-        if known is None or known[0] is not places:
+        if known is None:
             way = places if order is None else places.index_select(0, order)
-            is_same = torch.equal(way, torch.arange(len(way), dtype=way.dtype, device=way.device))
-            known = self._ways[id(places)] = places, None if is_same else way
+            known = self._ways[id(places)] = places, None if ascends(way) else way
         return known[1]
 
     def release_indexes(self) -> None:

@@ -13,6 +13,7 @@ from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph.convert.edge_index_dict import to_edge_index_dict
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
+from hetune.variants.runtime.call_options import CallOptions
 from hetune.variants.runtime.graph_break import caller
 
 NO_OUT = "out= is for rows that a program returns, and torch makes others of them: leave it out"
@@ -30,32 +31,19 @@ def warn(message: str) -> None:
     warnings.warn(message, FallbackWarning, caller())
 
 
-def demands_of(
-    variant: str | None, memory_limit: int | None, out: torch.Tensor | None, always: int | None
-) -> dict[str, object]:
-    """What a call asks for that the original module cannot give, by the names of its options.
+def check_none_asked(options: CallOptions, memory_limit: int | None, reason: str) -> None:
+    """Checks that nothing is asked for which the original module cannot give.
 
     Args:
-        variant: As of the call.
-        memory_limit: As of the call.
-        out: As of the call.
-        always: The memory limit of all calls.
-    """
-    return {
-        "variant=": variant,
-        "memory_limit=": memory_limit,
-        "out=": out,
-        "memory_limit= of hetune.compile": always,
-    }
-
-
-def check_demands_met(demands: Mapping[str, object], reason: str) -> None:
-    """Checks that nothing is asked for which the original module cannot give.
+        options: Of the call.
+        memory_limit: Of all calls.
+        reason: Why it runs there.
 
     Raises:
         InputError: Something is.
     """
-    for name, value in demands.items():
+    asked = {f"{name}=": value for name, value in options._asdict().items()}
+    for name, value in {**asked, "memory_limit= of hetune.compile": memory_limit}.items():
         if value is not None:
             raise InputError(
                 f"{name} cannot be honored, for the call runs in the original module: {reason}"

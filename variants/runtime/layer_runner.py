@@ -252,8 +252,8 @@ class LayerRunner:
         if must is False:
             watch = None if is_timed else self.watch(chosen, graph)
             bound = BoundRun(executable, watch)
-            is_all = not (sparse or constants or is_timed)
-            if is_all and policy.dynamic and isinstance(graph, EdgeBatch):
+            by_size = policy.dynamic and not chosen.is_final  # and not a variant that was named
+            if by_size and not (sparse or constants) and isinstance(graph, EdgeBatch):
                 self._keep(graph, chosen, policy, bound)
             return bound.run(inputs, weights, out, overflow, orders)
         record_used_threads(kernel_threads())
@@ -264,7 +264,7 @@ class LayerRunner:
 
     def _keep(self, graph: HeteroGraph, chosen: Chosen, policy: Policy, bound: BoundRun) -> None:
         """Keeps with a batch of edges what runs on it: the next ones have nothing to choose."""
-        graph.state.keep(_CHOSEN, self._demands(policy), replace(chosen, bound=bound))
+        graph.state.of(_CHOSEN, self._demands(policy), lambda: replace(chosen, bound=bound))
 
     def _demands(self, policy: Policy) -> tuple[object, ...]:
         limits = policy.memory_limit, policy.weights_change

@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.frontend.adapter import Adapter
-from hetune.variants.frontend.call import LooseEdges, RepeatReader
+from hetune.variants.frontend.call import Call, LooseEdges, RepeatReader
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.small_index import SMALL
 from hetune.variants.graph.threads import kernel_threads, may_use_fewer, record_used_threads
@@ -28,8 +27,8 @@ from hetune.variants.runtime.choice import Chosen
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.layer_status import LastCall
 from hetune.variants.runtime.modes import is_plain
-from hetune.variants.runtime.repeated_calls import is_rows, still_runs
-from hetune.variants.runtime.size_choices import size_of
+from hetune.variants.runtime.repeated_calls import is_in_memory, is_rows, reader_of, still_runs
+from hetune.variants.runtime.size_choices import size_of, size_of_counts
 from hetune.variants.runtime.small_runs import SmallRuns
 from hetune.variants.runtime.supported_calls import SupportedCall
 from hetune.variants.runtime.thread_watch import ThreadWatch
@@ -72,8 +71,8 @@ class NewGraphs:
             return None  # whether it is mostly zeros is worth a look
         if (edges := calls.edges(module, args)) is None:
             return None
-        counts = edges.num_nodes, edges.num_nodes, len(edges.src)
-        of_size = self._sizes.get(size_of(*counts))
+        size = size_of_counts(edges.num_nodes, edges.num_nodes, len(edges.src))
+        of_size = self._sizes.get(size)
         if of_size is None or of_size.weights.version is not calls.adapter.parameters_version():
             return None
         if (found := of_size.run(edges)) is None:
@@ -120,22 +119,22 @@ class NewGraphs:
         if not self._runs.is_of_size(variant.id, graph, self._policy):
             return
         weights = kept.weights(variant.plan, adapter, graph, call.edges)
-        sizes = size_of(graph.num_nodes, graph.num_targets, graph.num_edges)
-        known = self._sizes.get(sizes)
+        size = size_of(graph)
+        known = self._sizes.get(size)
         is_known = known is not None and known.weights.version is weights.version
         if (is_known and self._calls) or not weights.fit:
             return
-        calls = _CallsAlike.of(adapter, call.repeat_reader(args), args)
+        calls = _CallsAlike.of(adapter, call, args)
         if calls is None or call.loose_edges() is None:
             return
         if not is_known:
-            runs = SmallRuns.of(variant, graph, backend, weights.tensors, sizes[:3])
+            runs = SmallRuns.of(variant, graph, backend, weights.tensors, size[:3])
             if runs is None:
                 return
             if len(self._sizes) >= _MOST_SIZES:
                 self._sizes.clear()
             watch = self._runs.watch(Chosen(variant), graph)
-            self._sizes[sizes] = _OfSize(variant.id, runs, weights, watch)
+            self._sizes[size] = _OfSize(variant.id, runs, weights, watch)
         self._calls = calls
 
 
@@ -147,15 +146,12 @@ class _CallsAlike:
         self._kinds = [*map(_kind, args)]
 
     @classmethod
-    def of(
-        cls, adapter: Adapter, read: RepeatReader | None, args: tuple[Any, ...]
-    ) -> _CallsAlike | None:
+    def of(cls, adapter: Adapter, call: Call, args: tuple[Any, ...]) -> _CallsAlike | None:
         """Those like one of a layer; None where there may be none."""
-        if read is None or adapter.dropout or adapter.dtype is not torch.float32:
+        if (read := reader_of(adapter, call, args)) is None:
             return None
-        if not is_rows(args[0]) or not all(map(_is_read, args[1:])):
-            return None
-        return cls(adapter, read, args)
+        is_read = is_rows(args[0]) and all(map(is_in_memory, args[1:]))
+        return cls(adapter, read, args) if is_read else None
 
     def has(self, args: tuple[Any, ...]) -> bool:
         """Whether a call that gives these is one of them and needs no gradients."""
@@ -171,11 +167,6 @@ class _CallsAlike:
         if not still_runs(self.adapter, module) or (call := self._read(args)) is None:
             return None
         return call.loose_edges()
-
-
-def _is_read(given: object) -> bool:
-    """Whether each run reads this tensor anew."""
-    return type(given) is Tensor and given.layout is torch.strided
 
 
 def _kind(given: Tensor) -> tuple[object, ...]:

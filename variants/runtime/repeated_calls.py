@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -44,13 +44,11 @@ class RepeatedCall:
         cls, adapter: Adapter, call: Call, graph: HeteroGraph, args: tuple[Any, ...]
     ) -> Self | None:
         """A call that is one, else None."""
-        if adapter.dropout or adapter.dtype is not torch.float32:
-            return None
         if len(args) < 2 or not is_rows(args[0]):
             return None
-        if not all(isinstance(each, HeteroGraph) or is_counted(each) for each in args[1:]):
+        if not all(isinstance(each, HeteroGraph) or _is_counted(each) for each in args[1:]):
             return None
-        read = call.repeat_reader(args)
+        read = reader_of(adapter, call, args)
         return None if read is None else cls(adapter, read, graph, args)
 
     def supported(self, module: nn.Module, args: tuple[Any, ...]) -> SupportedCall | None:
@@ -98,9 +96,7 @@ class RepeatedBatch:
     @classmethod
     def of(cls, adapter: Adapter, call: Call, args: tuple[Any, ...]) -> Self | None:
         """A call that is one, else None."""
-        if adapter.dropout or adapter.dtype is not torch.float32 or not any(map(is_rows, args)):
-            return None
-        read = call.repeat_reader(args)
+        read = reader_of(adapter, call, args) if any(map(is_rows, args)) else None
         return None if read is None else cls(adapter, read, args)
 
     def supported(self, module: nn.Module, args: tuple[Any, ...]) -> SupportedCall | None:
@@ -135,6 +131,12 @@ def _seen(given: Tensor | HeteroGraph, forget: Any) -> _Seen:
     return weakref.ref(given) if isinstance(given, HeteroGraph) else SeenTensor(given, forget)
 
 
+def reader_of(adapter: Adapter, call: Call, args: tuple[Any, ...]) -> RepeatReader | None:
+    """What reads calls like one that ran compiled; None where not all of them run alike."""
+    is_alike = not adapter.dropout and adapter.dtype is torch.float32
+    return call.repeat_reader(args) if is_alike else None
+
+
 def still_runs(adapter: Adapter, module: nn.Module) -> bool:
     """Whether a layer that ran compiled, in float32, may do so again."""
     is_same = adapter.module is module and adapter.dtype is torch.float32
@@ -149,6 +151,11 @@ def is_rows(x: object) -> bool:
     return x.dtype is torch.float32 and x.layout is torch.strided and not x.is_nested
 
 
-def is_counted(given: object) -> bool:
-    """Whether this is a tensor that counts the writes to it."""
-    return type(given) is Tensor and given.layout is torch.strided and not given.is_inference()
+def is_in_memory(given: object) -> TypeGuard[Tensor]:
+    """Whether this is a tensor of no subclass, whose numbers have addresses."""
+    return type(given) is Tensor and given.layout is torch.strided
+
+
+def _is_counted(given: object) -> bool:
+    """Whether this is such a tensor that counts the writes to it."""
+    return is_in_memory(given) and not given.is_inference()

@@ -23,6 +23,9 @@ class Results:
         results: Of the plan that is run.
         domain: The graph.
         workspace: Whose memory results are of; None: of torch's allocator.
+
+    Attributes:
+        places: Where launches leave each edge of the graph, int32 [E]; None: where it has them.
     """
 
     def __init__(
@@ -35,20 +38,13 @@ class Results:
         )
         """Shapes of their buffers, which may have other row shapes."""
         self._device, self._workspace = domain.place, workspace
-        self._places: Tensor | None = None
-        """Where the index has each edge of the graph, int32 [E]; None where the orders are one."""
-        if any(kind.space is Space.EDGE for _, kind, _ in self._kinds):
-            self._places = domain.edge_places
-
-    @property
-    def places(self) -> Tensor | None:
-        """Where launches leave each edge of the graph, int32 [E]; None: where it has them."""
-        return self._places
+        has_edges = any(kind.space is Space.EDGE for _, kind, _ in self._kinds)
+        self.places = domain.edge_places if has_edges else None
 
     @property
     def are_reordered(self) -> bool:
         """Whether launches write some of them elsewhere, in another order."""
-        return self._places is not None
+        return self.places is not None
 
     def allocate(self, out: Tensor | None, inputs: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         """Memory for the results, [rows, *row shape] each: what was given for one, or new.
@@ -109,17 +105,17 @@ class Results:
         return {
             name: rows if rows.shape == shape else rows.view(shape)
             for (name, kind, _), rows, shape in zip(self._kinds, results, self._stored, strict=True)
-            if keeps_order or self._places is None or kind.space is not Space.EDGE
+            if keeps_order or self.places is None or kind.space is not Space.EDGE
         }
 
     def reorder(self, results: tuple[Tensor, ...], buffers: Mapping[str, Tensor]) -> None:
         """Fills the others from their buffers: rows of edges, in the graph's order."""
-        if self._places is None:
+        if self.places is None:
             return
         with torch.no_grad():
             for (name, kind, _), rows in zip(self._kinds, results, strict=True):
                 if kind.space is Space.EDGE:
-                    reorder(buffers[name].view(rows.shape), self._places, rows)
+                    reorder(buffers[name].view(rows.shape), self.places, rows)
 
 
 def _overlap(one: Tensor, other: Tensor) -> bool:

@@ -52,25 +52,30 @@ class SizeChoices:
         Raises:
             MemoryLimitError: No variant fits the limit.
         """
-        key = *_size(graph), (policy.memory_limit or 0).bit_length(), policy.weights_change
+        key = _key(graph, policy)
         if key not in self._ids:
             self._ids[key] = policy.choice(variants, graph).id
         return self._ids[key]
 
     def is_chosen(self, variant: str, graph: HeteroGraph, policy: Policy) -> bool:
-        """Whether it was chosen for graphs of this size, without a limit."""
-        return self._ids.get((*_size(graph), 0, policy.weights_change)) == variant
+        """Whether `id_of` gives it for graphs of this size already."""
+        return self._ids.get(_key(graph, policy)) == variant
 
     def use_of(self, graph: HeteroGraph) -> LayerUse:
         """What graphs of this size share of it."""
-        size = _size(graph)
+        size = size_of(graph)
         return self._uses.get(size) or self._uses.setdefault(size, LayerUse())
 
 
-def _size(graph: HeteroGraph) -> tuple[int, ...]:
-    return size_of(graph.num_nodes, graph.num_targets, graph.num_edges)
+def _key(graph: HeteroGraph, policy: Policy) -> tuple[int, ...]:
+    return *size_of(graph), (policy.memory_limit or 0).bit_length(), policy.weights_change
 
 
-def size_of(nodes: int, targets: int, edges: int) -> tuple[int, ...]:
+def size_of(graph: HeteroGraph) -> tuple[int, ...]:
     """Equal for graphs of about one size, while there are as many threads."""
+    return size_of_counts(graph.num_nodes, graph.num_targets, graph.num_edges)
+
+
+def size_of_counts(nodes: int, targets: int, edges: int) -> tuple[int, ...]:
+    """That of a graph with so many."""
     return nodes.bit_length(), targets.bit_length(), edges.bit_length(), kernel_threads()

@@ -115,7 +115,7 @@ class SmallRuns:
             num_blocks(nodes, block),
             facts_of(plan).groups,
             [pair for launch in launches for pair in launch.arrays],
-            [pair for launch in launches for pair in launch.lengths],
+            [pair for launch in launches for pair in launch.found],
         )
         return cls(plan, launches, index, block, addresses, (memory, scratch, dict(weights)))
 

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 
 from hetune.variants.backends.cpp.abi import CountSlot
 from hetune.variants.backends.cpp.backend import Loaded
-from hetune.variants.graph.small_index import FIELDS
+from hetune.variants.graph.small_index import FIELDS, HUBS, start_of
 from hetune.variants.kernel.nodes import Rows
 from hetune.variants.kernel.scratch import ScratchLayout
 from hetune.variants.program.nodes import ALL_EDGES, Space
 
-HUBS = -1
-"""In place of a field: the number of hubs."""
 _ROWS = {
     Space.EDGE: "edge_id",
     Space.NODE: "in_degree",
@@ -34,14 +32,14 @@ class ReusedLaunch:
         pointers: Those of its arguments, in order.
         counts: Likewise.
         arrays: Addresses of pointers to arrays of a `SmallIndex`, and the places of these.
-        lengths: Addresses of counts, and the places of arrays that are so long, or `HUBS`.
+        found: Addresses of counts, and where these are among the numbers that indexing finds.
     """
 
     code: Loaded
     pointers: ctypes.Array[ctypes.c_void_p]
     counts: ctypes.Array[ctypes.c_int64]
     arrays: tuple[tuple[int, int], ...]
-    lengths: tuple[tuple[int, int], ...]
+    found: tuple[tuple[int, int], ...]
 
     @classmethod
     def of(
@@ -58,33 +56,36 @@ class ReusedLaunch:
             return None
         pointers = (ctypes.c_void_p * max(len(code.code.pointers), 1))()
         counts = (ctypes.c_int64 * max(len(code.code.counts), 1))()
-        lengths = []
+        found = []
         for position, slot in enumerate(code.code.counts):
-            place = _place(slot)
-            if place is not None:
-                lengths.append((ctypes.addressof(counts) + 8 * position, place))
+            if (place := _found(slot)) is not None:
+                found.append((ctypes.addressof(counts) + 8 * position, place))
             elif (number := _number(slot, scratch, sizes)) is not None:
                 counts[position] = number
             else:
                 return None
         start = ctypes.addressof(pointers)
         arrays = tuple((start + 8 * position, place) for position, place in code.small)
-        return cls(code, pointers, counts, arrays, tuple(lengths))
+        return cls(code, pointers, counts, arrays, tuple(found))
 
     def __call__(self, threads: int) -> bool:
         """Runs it, and says whether a number outgrew a float."""
         return bool(self.code.function(self.pointers, self.counts, threads))
 
 
-def _place(slot: CountSlot) -> int | None:
+def _found(slot: CountSlot) -> int | None:
     match slot.of:
         case Rows(space, group) if group == ALL_EDGES and space in _ROWS:
-            return FIELDS[_ROWS[space]]
+            return _length_of(_ROWS[space])
         case "blocks":
-            return FIELDS["block_order"]
+            return _length_of("block_order")
         case "hubs":
             return HUBS
     return None
+
+
+def _length_of(name: str) -> int:
+    return start_of(FIELDS[name]) + 1
 
 
 def _number(slot: CountSlot, scratch: ScratchLayout, sizes: Mapping[Space, int]) -> int | None:

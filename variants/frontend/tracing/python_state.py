@@ -99,7 +99,8 @@ def _own_kinds(module: nn.Module) -> tuple[type, ...]:
 def _of_all(base: type) -> frozenset[str]:
     """What torch and PyG keep in modules for themselves; options of layers are not."""
     of_rgcn, of_torch_compile = "_use_segment_matmul_heuristic_output", "_is_torch_compile"
-    own = {*vars(base()), of_rgcn, of_torch_compile}
+    kind = type("Bare", (base,), {})  # PyG writes methods into the class of what is made
+    own = {*vars(kind()), of_rgcn, of_torch_compile}
     return frozenset(own - {"aggr", "flow", "node_dim"})
 
 
