@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ import torch
 from fastapi import APIRouter, Request, Response
 from torch import Tensor
 
-from hetune.service.core.graphs.rows import Rows
+from hetune.service.core.graphs.rows import Rows, node_spans
 from hetune.service.core.inference.answers import Answer
 from hetune.service.core.models.models import Model
 from hetune.service.core.service import Service
@@ -167,8 +166,7 @@ def _in_order(out: Rows, named: NamedGraph) -> tuple[Sequence[str], Tensor]:
     """Names of nodes, and their rows, which may be given by node type."""
     if isinstance(out, Tensor):
         return named.nodes, out
-    offsets = named.graph.node_offsets
-    spans = dict(zip(named.graph.ntype_names, itertools.pairwise(offsets), strict=True))
+    spans = node_spans(named.graph)
     names = [name for kind in out for name in named.nodes[slice(*spans[kind])]]
     return names, torch.cat([*out.values()])
 

@@ -47,7 +47,7 @@ def features_of(
     if isinstance(features, Tensor):
         _check_rows("the features", features, graph.num_nodes, width)
         return features if features.numel() else features.view(-1, width)
-    spans = _spans(graph)
+    spans = node_spans(graph)
     _check_types(features, spans)
     for name, (first, last) in spans.items():
         if name not in features and last > first:
@@ -79,7 +79,7 @@ def pick(out: Tensor, graph: HeteroGraph, nodes: Nodes | None, by_type: bool) ->
     if nodes is None:
         return rows_by_type(out, graph) if by_type else out
     check_nodes(nodes, graph)
-    spans = _spans(graph)
+    spans = node_spans(graph)
     if isinstance(nodes, Tensor):
         return out[nodes.long()]
     rows = {name: out[spans[name][0] : spans[name][1]] for name in nodes}
@@ -98,7 +98,7 @@ def reached(out: Tensor, among: Tensor, graph: HeteroGraph, nodes: Nodes) -> Row
         graph: The graph.
         nodes: Which; all are among them.
     """
-    spans = _spans(graph)
+    spans = node_spans(graph)
     if isinstance(nodes, Tensor):
         return out[torch.searchsorted(among, nodes.long())]
     return {
@@ -111,7 +111,7 @@ def ids_of(nodes: Nodes, graph: HeteroGraph) -> Tensor:
     """Ids in the graph's order, int64: of all types together."""
     if isinstance(nodes, Tensor):
         return nodes.long()
-    spans = _spans(graph)
+    spans = node_spans(graph)
     parts = [_in_order(ids, spans[name]) for name, ids in nodes.items()]
     return torch.cat([torch.empty(0, dtype=torch.int64), *parts])
 
@@ -120,7 +120,7 @@ def count_of(nodes: Nodes, graph: HeteroGraph) -> int:
     """How many ids these are; each counts as often as it is there."""
     if isinstance(nodes, Tensor):
         return nodes.numel()
-    spans = _spans(graph)
+    spans = node_spans(graph)
     return sum(
         spans[name][1] - spans[name][0] if ids is None else ids.numel()
         for name, ids in nodes.items()
@@ -138,12 +138,18 @@ def check_nodes(nodes: Nodes | None, graph: HeteroGraph) -> None:
     if isinstance(nodes, Tensor):
         _check_ids("nodes", nodes, graph.num_nodes)
         return
-    spans = _spans(graph)
+    spans = node_spans(graph)
     _check_types(nodes, spans)
     for name, ids in nodes.items():
         first, last = spans[name]
         if ids is not None:
             _check_ids(f"nodes of the type {name!r}", ids, last - first)
+
+
+def node_spans(graph: HeteroGraph) -> dict[str, tuple[int, int]]:
+    """The first node of each type, and the one after its last, in the graph's order."""
+    offsets = graph.node_offsets
+    return dict(zip(graph.ntype_names, itertools.pairwise(offsets), strict=True))
 
 
 def rows_by_type(
@@ -156,7 +162,7 @@ def rows_by_type(
         graph: Theirs.
         widths: How much to show of the rows of each node type, if that differs.
     """
-    spans = _spans(graph).items()
+    spans = node_spans(graph).items()
     return {name: rows[first:last, : widths.get(name)] for name, (first, last) in spans}
 
 
@@ -174,11 +180,6 @@ def _joined(parts: Sequence[Tensor], width: int) -> Tensor:
             return torch.cat(parts)
         end += part.nbytes
     return parts[0].as_strided((sum(part.shape[0] for part in parts), width), (width, 1))
-
-
-def _spans(graph: HeteroGraph) -> dict[str, tuple[int, int]]:
-    offsets = graph.node_offsets
-    return dict(zip(graph.ntype_names, itertools.pairwise(offsets), strict=True))
 
 
 def _in_order(ids: Tensor | None, span: tuple[int, int]) -> Tensor:
