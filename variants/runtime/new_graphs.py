@@ -27,7 +27,14 @@ from hetune.variants.runtime.choice import Chosen
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.layer_status import LastCall
 from hetune.variants.runtime.modes import is_plain
-from hetune.variants.runtime.repeated_calls import is_in_memory, is_rows, reader_of, still_runs
+from hetune.variants.runtime.repeated_calls import (
+    is_in_memory,
+    is_rows,
+    keys_of,
+    reader_of,
+    still_runs,
+    tensors_in,
+)
 from hetune.variants.runtime.size_choices import size_of, size_of_counts
 from hetune.variants.runtime.small_runs import SmallRuns
 from hetune.variants.runtime.supported_calls import SupportedCall
@@ -145,15 +152,15 @@ class _CallsAlike:
 
     def __init__(self, adapter: Adapter, read: RepeatReader, args: tuple[Any, ...]) -> None:
         self.adapter, self._read = adapter, read
-        self._keys = [*map(_keys, args)]
-        self._kinds = [*map(_kind, _tensors(args))]
+        self._keys = [*map(keys_of, args)]
+        self._kinds = [*map(_kind, tensors_in(args))]
 
     @classmethod
     def of(cls, adapter: Adapter, call: Call, args: tuple[Any, ...]) -> _CallsAlike | None:
         """Those like one of a layer; None where there may be none."""
         if (read := reader_of(adapter, call, args)) is None:
             return None
-        rows, others = _tensors(args[:1]), _tensors(args[1:])
+        rows, others = tensors_in(args[:1]), tensors_in(args[1:])
         is_read = rows and others and all(map(is_rows, rows)) and all(map(is_in_memory, others))
         return cls(adapter, read, args) if is_read else None
 
@@ -161,9 +168,9 @@ class _CallsAlike:
         """Whether a call that gives these is one of them and needs no gradients."""
         if len(args) != len(self._keys) or not is_plain("cpu"):
             return False
-        if [*map(_keys, args)] != self._keys:
+        if [*map(keys_of, args)] != self._keys:
             return False
-        for given, kind in zip(_tensors(args), self._kinds, strict=True):
+        for given, kind in zip(tensors_in(args), self._kinds, strict=True):
             if type(given) is not kind[0] or given.is_nested or _kind(given) != kind:
                 return False
         return True
@@ -173,18 +180,6 @@ class _CallsAlike:
         if not still_runs(self.adapter, module) or (call := self._read(args)) is None:
             return None
         return call.loose_edges()
-
-
-def _keys(given: object) -> tuple[object, ...] | None:
-    return (*given,) if type(given) is dict else None
-
-
-def _tensors(args: tuple[Any, ...]) -> list[Any]:
-    """What is given, and in dictionaries."""
-    found: list[Any] = []
-    for given in args:
-        found += given.values() if type(given) is dict else (given,)
-    return found
 
 
 def _first(given: Any) -> Any:
