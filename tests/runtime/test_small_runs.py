@@ -151,7 +151,7 @@ def test_ids_are_checked(wrong, runs):
         layer(x, drawn(2, EDGES), types)
     with pytest.raises(GraphError, match="edge_type has shape"):
         layer(x, drawn(2, EDGES), types[:-1])
-    assert runs == [1]
+    assert runs == [2]
 
 
 @pytest.mark.parametrize("wrong", [-1, SIZES["b"]])
@@ -163,7 +163,7 @@ def test_ids_are_checked_by_type(wrong, runs):
     edges["a", "to", "b"][1, 7] = wrong
     with pytest.raises(GraphError, match=rf"\[1, 7\] is {wrong}"):
         layer(x, edges)
-    assert runs == [2]
+    assert runs == [3]
 
 
 def test_what_outgrows_float32_is_left_to_the_module(gcn, runs):
@@ -193,7 +193,7 @@ def test_tensors_of_inference_mode_are_read(runs):
         for _ in range(5):
             x, edges = called(None, drawn(2, EDGES))
             assert torch.allclose(layer(x, edges), layer.module(x, edges), atol=1e-5)
-    assert runs == [3]
+    assert runs == [4]
 
 
 def test_layers_that_are_called_with_numbers_of_nodes():

@@ -36,6 +36,23 @@ class LooseEdges(NamedTuple):
         """E."""
         return sum(part.src.numel() for part in self.parts)
 
+    def reversed(self) -> LooseEdges:
+        """The same from destinations to sources."""
+        turned = [EdgePart(dst, src, etype, ends[::-1]) for src, dst, etype, ends in self.parts]
+        return self._replace(parts=turned)
+
+    def copied(self) -> LooseEdges:
+        """The same, whatever is written to edge tensors meanwhile; without rows."""
+        parts = [
+            part._replace(
+                src=part.src.clone(),
+                dst=part.dst.clone(),
+                etype=part.etype.clone() if isinstance(part.etype, Tensor) else part.etype,
+            )
+            for part in self.parts
+        ]
+        return self._replace(parts=parts, rows={})
+
 
 class Call(ABC):
     """One call of a layer: its graph, its rows for the program, and how its results are returned.

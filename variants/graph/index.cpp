@@ -751,12 +751,16 @@ EXPORT int64_t hetune_index_scaled_edges(const int64_t* ids, int64_t row_stride,
 //
 // `given` has groups, fields, etypes and node types; room for int32 [3 * edges], where indexes, what
 // is found and the type of each node go; edges, how many parts they have, wanted_blocks, and the
-// nodes of each type. Each part has the address, bytes and stride of its sources,
-// destinations and types (address 0: the type comes in place of the bytes), how many there are, and
-// the types of nodes at both ends. Then come pairs of addresses and numbers: of as many pointers
-// as `pointers` says, with places of fields, and of `counts`, with places in what is found. Returns
-// a negative number where an id is out of range, too.
-EXPORT int64_t hetune_index_rebind(const int64_t* given, const int64_t* part, const int64_t* bound,
+// nodes of each type. Each part has the address, bytes and stride of its sources, destinations and
+// types (address 0: the type comes in place of the bytes), how many there are, and the types of
+// nodes at both ends. `chunks` are those of type_chunks.py, of rows of one type: the place of how
+// many rows there are, most_chunks, GROUP_ROWS, EVENLY, step; room for so many groups, and where
+// block_ptr, group_ptr, group_etype, terms and type_ptr go. Behind all that is found comes how many
+// blocks each has. `bound` are pairs of addresses and numbers: of as many pointers as `pointers`
+// says, with places of fields, and of `counts`, with places in what is found. Returns a negative
+// number where an id is out of range, too.
+EXPORT int64_t hetune_index_rebind(const int64_t* given, const int64_t* part,
+                                   const int64_t* chunk, int64_t chunks, const int64_t* bound,
                                    int64_t pointers, int64_t counts) {
     const int64_t etypes = given[2], ntypes = given[3], edges = given[8], parts = given[9];
     int32_t* const ids = reinterpret_cast<int32_t*>(given[4]);
@@ -795,6 +799,22 @@ EXPORT int64_t hetune_index_rebind(const int64_t* given, const int64_t* part, co
         const int64_t in_place = hetune_index_small(ids, ids + edges, ids + 2 * edges, ntype, 1,
                                                     edges, nodes, nodes, etypes, given[10],
                                                     given[0], given[1], out, found);
+        int64_t* const blocks = found + 4 + 2 * given[1] + 3 * etypes;
+        for (int64_t c = 0; c < chunks; ++c, chunk += 7) {
+            const int64_t rows = found[chunk[0]], step = chunk[4], room = chunk[5];
+            const int64_t evenly = chunk[3] * step, share = (rows + chunk[1] - 1) / chunk[1];
+            const int64_t most = std::max(
+                std::min(chunk[2], std::max<int64_t>((rows + evenly - 1) / evenly, 1) * step), share);
+            int32_t* const block_ptr = reinterpret_cast<int32_t*>(chunk[6]);
+            int32_t *const group_ptr = block_ptr + room + 1, *const type = group_ptr + room + 1;
+            int32_t *const terms = type + room, *const type_ptr = terms + room;
+            blocks[c] =
+                hetune_index_cut_by_type(&rows, 1, most, step, group_ptr, type, block_ptr);
+            const int32_t pieces = block_ptr[blocks[c]];
+            for (int32_t i = 0; i < pieces; ++i) terms[i] = pieces > 1 ? i : -1;
+            type_ptr[0] = 0;
+            type_ptr[1] = pieces;
+        }
         for (int64_t i = 0; i < pointers; ++i, bound += 2) {
             *reinterpret_cast<int32_t**>(bound[0]) = out + found[bound[1]];
         }

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from hetune.variants.graph import index_native
+from hetune.variants.graph.row_groups import EVENLY, GROUP_ROWS, STEP_ROWS
 from hetune.variants.graph.small_index import FIELDS, found_size, room, start_of
+from hetune.variants.graph.type_chunks import most_pieces
 
 
 class EdgePart(NamedTuple):
@@ -29,6 +32,33 @@ class EdgePart(NamedTuple):
     ends: tuple[int, int] = (0, 0)
 
 
+class ReusedChunks:
+    """The `TypeChunks` of rows of one type, of one graph after the other.
+
+    Args:
+        counted: Where it is found how many rows there are.
+        chunks: As `most_chunks` gives it.
+        most_rows: Of a graph.
+
+    Attributes:
+        told: What `index.cpp` has to know.
+        addresses: Where the arrays of `TypeChunks` and of its groups lie, by field.
+        most_terms: As many terms as there may be.
+    """
+
+    def __init__(self, counted: int, chunks: int, most_rows: int) -> None:
+        room = self.most_terms = most_pieces(most_rows)
+        sizes = {"block_ptr": room + 1, "group_ptr": room + 1, "group_etype": room, "terms": room}
+        ends = [*accumulate((*sizes.values(), 2), initial=0)]
+        with torch.inference_mode(False):
+            memory = torch.empty(ends[-1], dtype=torch.int32, device="cpu")
+            rows = torch.arange(most_rows, dtype=torch.int32, device="cpu")
+        self._kept, start = (memory, rows), memory.data_ptr()
+        places = zip((*sizes, "type_ptr"), ends, strict=False)
+        self.addresses = {name: start + 4 * at for name, at in places} | {"rows": rows.data_ptr()}
+        self.told = counted, chunks, GROUP_ROWS, EVENLY, STEP_ROWS, room, start
+
+
 class ReusedIndex:
     """What `SmallIndex` makes, of one graph after the other.
 
@@ -40,7 +70,9 @@ class ReusedIndex:
         groups: As of `SmallIndex`.
         most_blocks: That nodes are cut into, about.
         pointers: Addresses of pointers to arrays, and the places of these in `FIELDS`.
-        counts: Addresses of counts, and where these are among the numbers that are found.
+        counts: Addresses of counts, and where these are among the numbers that are found. The
+            numbers of blocks of chunks follow behind these.
+        chunks: Those of rows that launches sum up.
 
     Its attributes are arrays of `GraphIndex` by their names, of the graph that it has now.
 
@@ -58,19 +90,21 @@ class ReusedIndex:
         most_blocks: int,
         pointers: Sequence[tuple[int, int]],
         counts: Sequence[tuple[int, int]],
+        chunks: Sequence[ReusedChunks] = (),
     ) -> None:
         size = room(most_edges, most_nodes, num_etypes, most_blocks, groups)
         with torch.inference_mode(False):
             self._memory = torch.empty(size, dtype=torch.int32, device="cpu")
             self._ids = torch.empty(3 * most_edges, dtype=torch.int32, device="cpu")
             self.ntype = torch.empty(most_nodes, dtype=torch.int32, device="cpu")
-        self._found = (ctypes.c_int64 * found_size(num_etypes))()
+        self._found = (ctypes.c_int64 * (found_size(num_etypes) + len(chunks)))()
         places = self._ids.data_ptr(), self._memory.data_ptr(), ctypes.addressof(self._found)
         told = groups, len(FIELDS), num_etypes, num_ntypes, *places, self.ntype.data_ptr()
         self._given = _numbers([*told, *[0] * (3 + num_ntypes)])
         bound = [*((address, start_of(place)) for address, place in pointers), *counts]
         self._bound = _numbers([*sum(bound, ())])
         self._counts = len(pointers), len(counts)
+        self._chunks, self._kept = _numbers(sum((each.told for each in chunks), ())), chunks
 
     def __getattr__(self, name: str) -> Tensor:
         at = start_of(FIELDS[name])
@@ -100,8 +134,12 @@ class ReusedIndex:
             told += (count, *ends)
             edges += count
         self._given[_FIXED:] = [edges, len(parts), num_blocks, *nodes]
-        given = self._given, _numbers(told), self._bound
-        in_place = index_native.rebind(*map(ctypes.addressof, given), *self._counts)
+        given, part, chunk, bound = map(
+            ctypes.addressof, (self._given, numbers := _numbers(told), self._chunks, self._bound)
+        )
+        chunks = len(self._kept)
+        in_place = index_native.rebind(given, part, chunk, chunks, bound, *self._counts)
+        del numbers
         return None if in_place < 0 else in_place == edges
 
 

@@ -17,7 +17,7 @@ GROUP_ROWS = 512
 EVENLY = 8
 """Where there is enough to share, blocks come in multiples of it: so many threads share evenly."""
 
-_STEP_ROWS = 16
+STEP_ROWS = 16
 """Groups are cut after a multiple of it, so that the row tiles of a product stay full."""
 
 
@@ -80,7 +80,7 @@ def as_int32(values: np.ndarray) -> torch.Tensor:
 
 def most_group_rows(rows: int) -> int:
     """The most rows of a group: `GROUP_ROWS`, or an eighth of all where that is less."""
-    return min(GROUP_ROWS, max(-(-rows // (EVENLY * _STEP_ROWS)), 1) * _STEP_ROWS)
+    return min(GROUP_ROWS, max(-(-rows // (EVENLY * STEP_ROWS)), 1) * STEP_ROWS)
 
 
 def cut_by_type(rows: torch.Tensor, counts: np.ndarray, most: int | None = None) -> RowGroups:
@@ -94,7 +94,7 @@ def cut_by_type(rows: torch.Tensor, counts: np.ndarray, most: int | None = None)
         most: The most rows of a group; `most_group_rows` by default.
     """
     most = most or most_group_rows(rows.numel())
-    return RowGroups(rows, *index_native.cut_by_type(counts, most, _STEP_ROWS))
+    return RowGroups(rows, *index_native.cut_by_type(counts, most, STEP_ROWS))
 
 
 class EdgesByType:
@@ -121,7 +121,7 @@ class EdgesByType:
         arrays = [torch.empty(size, dtype=torch.int32, device="cpu") for size in sizes]
         self.groups = RowGroups(*arrays[:4])
         self.terms, self.type_ptr = arrays[4:]
-        numbers = edges, num_etypes, most, _STEP_ROWS, groups, blocks
+        numbers = edges, num_etypes, most, STEP_ROWS, groups, blocks
         self._arguments: tuple[torch.Tensor | int, ...] = (etype, *numbers, *arrays)
         self.group()
 

@@ -48,6 +48,17 @@ def found_size(num_etypes: int) -> int:
     return _HEAD + 3 * num_etypes
 
 
+def are_made(places: Iterable[int], groups: int) -> bool:
+    """Whether arrays are among those of small graphs, by their places in `FIELDS`.
+
+    Args:
+        places: Of the arrays.
+        groups: As of `SmallIndex`.
+    """
+    kinds = (name[:2] for name in (_NAMES[place] for place in places) if isinstance(name, tuple))
+    return all(groups >> KINDS.index(kind) & 1 for kind in kinds)
+
+
 class SmallIndex:
     """The indexes of all edges of a graph of less than `SMALL` edges, nodes and types.
 

@@ -13,7 +13,14 @@ from hetune.variants.graph.cuts import row_groups
 from hetune.variants.graph.edge_batch import BatchIndex
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.graph.row_groups import RowGroups, as_int32, cut_by_type, most_group_rows
+from hetune.variants.graph.row_groups import (
+    EVENLY,
+    GROUP_ROWS,
+    RowGroups,
+    as_int32,
+    cut_by_type,
+    most_group_rows,
+)
 from hetune.variants.graph.state import GraphSlot
 
 _MOST_CHUNKS, _FEWEST_CHUNKS = 128, 16
@@ -41,6 +48,11 @@ class TypeChunks(NamedTuple):
 def most_chunks(width: int) -> int:
     """About how many chunks rows are cut into whose sums are so many elements wide."""
     return max(_FEWEST_CHUNKS, min(_MOST_CHUNKS, _TERM_ELEMENTS // width))
+
+
+def most_pieces(rows: int) -> int:
+    """The most chunks that no more rows of one type than these are cut into."""
+    return max(EVENLY, -(-rows // GROUP_ROWS))
 
 
 def num_terms(counts: np.ndarray, chunks: int) -> int:

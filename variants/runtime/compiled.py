@@ -81,7 +81,8 @@ class CompiledLayer(ModuleWrapper):
         self._sharing, self._last = sharing or LayerSharing(), LastCall()
         self._graph_calls: GraphCalls | None = None
         self._repeated: RepeatedBatch | RepeatedCall | None = None
-        self._kinds, self._new_graphs = CallKinds[CompiledLayer](), NewGraphs(self._runs, policy)
+        self._kinds = CallKinds[CompiledLayer]()
+        self._new_graphs = NewGraphs(self._runs, policy, self._training, self._weights)
         self.training = module.training
         self.module = module
         found = self._adapted(call)
@@ -206,12 +207,12 @@ class CompiledLayer(ModuleWrapper):
         else:
             if isinstance(found, Unsupported):
                 return self._fall_back(original, found, args, kwargs, options)
-            if not (kwargs or self._last.has_gradients):
+            if not kwargs:
                 if self._last.repeats(prepared[2]) or self._new_graphs.has_seen(args):
-                    self._repeated = repeated(*prepared, args)
+                    if not self._last.has_gradients:
+                        self._repeated = repeated(*prepared, args)
                 elif options.are_none:
-                    own = self._promoted, self._last, self._weights
-                    self._new_graphs.learn(prepared, args, *own)
+                    self._new_graphs.learn(prepared, args, self._promoted, self._last)
             return found
         without_out = options._replace(out=None)
         rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, without_out)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hetune.variants.backends.base import Backend
+from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import MemoryLimitError, ProgramError
 from hetune.variants.graph.float_memory import zeros_like_rows
@@ -26,12 +27,13 @@ from hetune.variants.program.interpret import interpret_results
 from hetune.variants.program.limitation import limitation
 from hetune.variants.program.nodes import End, Program, Space, Type, operands
 from hetune.variants.runtime.calls import Policy
-from hetune.variants.runtime.choice import Choice
+from hetune.variants.runtime.choice import Choice, Chosen
 from hetune.variants.runtime.domain import split_relations
 from hetune.variants.runtime.edge_rows import EdgeOrders, OrderedRows, in_graph_order
 from hetune.variants.runtime.float32_range import Overflow, may_differ
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.plan_inputs import weights_of
+from hetune.variants.runtime.small_runs import SmallRuns, TimedRuns
 from hetune.variants.runtime.warm import Progress, compile_kernels
 
 _Done = TypeVar("_Done")
@@ -48,11 +50,12 @@ class StageRunner:
         backend: What compiles and runs it.
 
     Attributes:
+        is_reversed: Whether it runs on the reverse of the call's graph.
         limitation: Why there are no kernels for it, or None.
     """
 
     def __init__(self, stage: Stage, backend: Backend) -> None:
-        self._stage, self._runs = stage, LayerRunner(backend)
+        self._stage, self._runs, self.is_reversed = stage, LayerRunner(backend), stage.is_reversed
         self.limitation = None if stage.is_weights else limitation(stage.program)
         self._is_interpreted = stage.is_weights or self.limitation is not None
         types = stage.program.types
@@ -138,8 +141,27 @@ class StageRunner:
         for variant in variants:
             self._runs.executable(variant, graph)
 
+    def small_runs(
+        self, graph: HeteroGraph, policy: Policy, size: tuple[int, ...]
+    ) -> TimedRuns | None:
+        """What runs it on new graphs like one; None where they take a graph object.
+
+        Args:
+            graph: Of a layer's call.
+            policy: How it chooses.
+            size: The graph's.
+        """
+        graph, backend = self._graph(graph), self._runs.backend
+        variant = self._variants.get(self._runs.of_size(graph, policy) or "")
+        if self._is_interpreted or variant is None or not isinstance(backend, CppBackend):
+            return None
+        types = graph.num_ntypes, graph.num_etypes
+        runs = SmallRuns.of(variant, types, backend, {}, size)
+        watch = self._runs.watch(Chosen(variant), graph)
+        return None if runs is None else TimedRuns(variant, runs, watch)
+
     def _graph(self, graph: HeteroGraph) -> HeteroGraph:
-        return reversed_graph(graph) if self._stage.is_reversed else graph
+        return reversed_graph(graph) if self.is_reversed else graph
 
 
 class GradientRunner:
@@ -152,6 +174,8 @@ class GradientRunner:
         by_edges: Whether edges come once, so that none are put in order.
 
     Attributes:
+        wanted: As given.
+        results: The gradient of each: the result of a stage, or a sum.
         stages: In order.
         reads: Features and weights of the program whose values it needs.
         trains_weights: Whether it gives gradients of weights.
@@ -163,8 +187,8 @@ class GradientRunner:
     def __init__(
         self, program: Program, wanted: tuple[str, ...], backend: Backend, by_edges: bool = False
     ) -> None:
-        self._program, self._wanted = program, wanted
-        self._results, stages = _gradients(program, wanted, by_edges)
+        self._program, self.wanted = program, wanted
+        self.results, stages = _gradients(program, wanted, by_edges)
         self.stages = tuple(StageRunner(stage, backend) for stage in stages)
         self._again = _computed_again(program, stages)
         read = {name for stage in self.stages for name in stage.reads}
@@ -175,7 +199,7 @@ class GradientRunner:
         )
         weights = {param.name for param in program.params if param.role == "weight"}
         self.trains_weights = not weights.isdisjoint(wanted)
-        self._kept = {name for each in self._results for name in names_of(each)}
+        self._kept = {name for each in self.results for name in names_of(each)}
         self._last_read = {name: i for i, stage in enumerate(self.stages) for name in stage.reads}
 
     def run(self, graph: HeteroGraph, policy: Policy, values: Rows) -> dict[str, Tensor]:
@@ -200,7 +224,7 @@ class GradientRunner:
             name: in_graph_order(known[result])
             if isinstance(result, str)
             else _sum_of(result, known, graph)
-            for name, result in zip(self._wanted, self._results, strict=True)
+            for name, result in zip(self.wanted, self.results, strict=True)
         }
 
     def check_memory(self, graph: HeteroGraph, policy: Policy) -> None:

@@ -288,9 +288,9 @@ class LayerRunner:
         """Whether the next call is expected to bring a new graph, whose size decides all."""
         return policy.memory_limit is None and not policy.explore and self._sizes.are_new(policy)
 
-    def is_of_size(self, variant: str, graph: HeteroGraph, policy: Policy) -> bool:
-        """Whether new graphs of this size run a variant."""
-        return self.expects_new(policy) and self._sizes.is_chosen(variant, graph, policy)
+    def of_size(self, graph: HeteroGraph, policy: Policy) -> str | None:
+        """The variant that new graphs of this size run, as far as is known."""
+        return self._sizes.known(graph, policy) if self.expects_new(policy) else None
 
     def _threads(self, variant: Variant, seconds: float, graph: HeteroGraph) -> int:
         """How many the next run of a variant is to have, which was predicted to take so long."""

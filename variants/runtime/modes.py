@@ -27,10 +27,15 @@ def transform() -> str | None:
     return None
 
 
-def is_plain(device: str) -> bool:
-    """Whether nothing is at work, neither gradients nor autocast on a kind of device."""
+def is_plain(device: str, has_gradients: bool = False) -> bool:
+    """Whether nothing is at work, neither autocast on a kind of device, nor gradients.
+
+    Args:
+        device: The kind of device.
+        has_gradients: Whether gradients are to be recorded.
+    """
     return (
-        not _records_gradients()
+        _records_gradients() is has_gradients
         and transform() is None
         and forward_ad._current_level < 0
         and not torch.is_autocast_enabled(device)

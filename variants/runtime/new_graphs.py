@@ -6,40 +6,31 @@ does not fit goes the ordinary way, which gives the same bits.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
-from time import perf_counter
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from hetune.variants.backends.cpp.backend import CppBackend
-from hetune.variants.frontend.adapter import Adapter
-from hetune.variants.frontend.call import Call, LooseEdges, RepeatReader
+from hetune.variants.frontend.adapter import Unsupported
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.small_index import SMALL
-from hetune.variants.graph.threads import kernel_threads, may_use_fewer, record_used_threads
 from hetune.variants.plan.variants import Variant
+from hetune.variants.program.nodes import Space
+from hetune.variants.runtime.alike_calls import CallsAlike, first_of
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.choice import Chosen
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.layer_status import LastCall
-from hetune.variants.runtime.modes import is_plain
-from hetune.variants.runtime.repeated_calls import (
-    is_in_memory,
-    is_rows,
-    keys_of,
-    reader_of,
-    still_runs,
-    tensors_in,
-)
 from hetune.variants.runtime.size_choices import size_of, size_of_counts
-from hetune.variants.runtime.small_runs import SmallRuns
+from hetune.variants.runtime.small_runs import SmallRuns, TimedRuns
+from hetune.variants.runtime.small_steps import Inference, SmallCalls, SmallGradients, Step
 from hetune.variants.runtime.supported_calls import SupportedCall
-from hetune.variants.runtime.thread_watch import ThreadWatch
-from hetune.variants.runtime.weights import WeightCache, Weights
+from hetune.variants.runtime.training import Training
+from hetune.variants.runtime.weights import WeightCache
 
 _MOST_SIZES = 8
 _MOST_SEEN = 32
@@ -52,12 +43,16 @@ class NewGraphs:
     Args:
         runs: Who chooses, and runs on other graphs.
         policy: How.
+        training: Of the layer; so are weights.
+        weights: As they are kept.
     """
 
-    def __init__(self, runs: LayerRunner, policy: Policy) -> None:
-        self._runs, self._policy = runs, policy
-        self._calls: _CallsAlike | None = None
-        self._sizes: dict[tuple[int, ...], _OfSize] = {}
+    def __init__(
+        self, runs: LayerRunner, policy: Policy, training: Training, weights: WeightCache
+    ) -> None:
+        self._runs, self._policy, self._training, self._weights = runs, policy, training, weights
+        self._calls: dict[bool, CallsAlike] = {}
+        self._sizes: dict[tuple[int, ...], SmallCalls] = {}
         self._seen: OrderedDict[int, weakref.ref[Tensor]] = OrderedDict()
         self._rows: weakref.ref[Tensor] | None = None
 
@@ -69,35 +64,37 @@ class NewGraphs:
             args: All that the call gives.
             last: Told what it ran.
         """
-        calls = self._calls
+        calls = self._calls.get(has_gradients := torch.is_grad_enabled())
         if calls is None or not self._runs.expects_new(self._policy):
             return None
         if not calls.has(args) or self.has_seen(args):
             return None
-        if self._rows is not None and self._rows() is _first(args[0]):
+        if self._rows is not None and self._rows() is first_of(args[0]):
             return None  # whether it is mostly zeros is worth a look
-        if (edges := calls.edges(module, args)) is None:
+        if (read := calls.read(module, args)) is None:
             return None
-        nodes = sum(edges.nodes)
-        size = size_of_counts(nodes, nodes, edges.num_edges)
+        (call, edges), nodes = read, sum(read[1].nodes)
+        size = has_gradients, *size_of_counts(nodes, nodes, edges.num_edges)
         of_size = self._sizes.get(size)
-        if of_size is None or of_size.weights.version is not calls.adapter.parameters_version():
+        if of_size is None or not of_size.is_for(calls.adapter):
             return None
-        if (found := of_size.run(edges)) is None:
-            self._calls = None  # numbers like these may come again, each time to run twice
+        if (found := of_size.result(calls.adapter, call, edges)) is None:
+            self._calls.pop(has_gradients, None)  # numbers like these may come again
+            self._sizes.pop(size, None)
         else:
-            last.set(of_size.variant, None)
+            last.set(of_size.forward.variant.id, None)
+            last.has_gradients = has_gradients
             self._remember(args)
         return found
 
     def has_seen(self, args: tuple[Any, ...]) -> bool:
         """Whether the edges of a call are those of one before, as far as is known."""
-        edges = _first(args[1]) if len(args) > 1 else None
+        edges = first_of(args[1]) if len(args) > 1 else None
         seen = self._seen.get(id(edges))
         return seen is not None and seen() is edges
 
     def _remember(self, args: tuple[Any, ...]) -> None:
-        x, edges = _first(args[0]), _first(args[1])
+        x, edges = first_of(args[0]), first_of(args[1])
         self._seen[id(edges)], self._rows = weakref.ref(edges), weakref.ref(x)
         while len(self._seen) > _MOST_SEEN:
             self._seen.popitem(last=False)
@@ -108,7 +105,6 @@ class NewGraphs:
         args: tuple[Any, ...],
         variants: Mapping[str, Variant],
         last: LastCall,
-        kept: WeightCache,
     ) -> None:
         """Makes ready for calls like one that ran the ordinary way.
 
@@ -117,103 +113,58 @@ class NewGraphs:
             args: All that it gave.
             variants: Of the layer, by id.
             last: What it ran.
-            kept: Weights of the layer.
         """
-        (adapter, call, graph), backend = prepared, self._runs.backend
-        if type(graph) is not HeteroGraph or not isinstance(backend, CppBackend):
+        (adapter, call, graph), has_gradients = prepared, torch.is_grad_enabled()
+        if type(graph) is not HeteroGraph or last.has_gradients is not has_gradients:
             return
         variant = variants.get(last.variant or "")  # perhaps what another thread ran
         if variant is None or max(graph.num_nodes, graph.num_edges) >= SMALL:
             return
-        if not self._runs.is_of_size(variant.id, graph, self._policy):
+        policy = self._policy.limited(None, has_gradients)
+        if self._runs.of_size(graph, policy) != variant.id:
             return
-        weights = kept.weights(variant.plan, adapter, graph, call.edges)
-        size = size_of(graph)
-        known = self._sizes.get(size)
-        is_known = known is not None and known.weights.version is weights.version
-        if (is_known and self._calls) or not weights.fit:
+        size = has_gradients, *size_of(graph)
+        known, calls = self._sizes.get(size), self._calls.get(has_gradients)
+        is_known = known is not None and known.is_for(adapter)
+        if (is_known and calls) or call.loose_edges() is None:
             return
-        calls = _CallsAlike.of(adapter, call, args)
-        if calls is None or call.loose_edges() is None:
+        if (calls := CallsAlike.of(adapter, call, args)) is None:
             return
         if not is_known:
-            runs = SmallRuns.of(variant, graph, backend, weights.tensors, size[:3])
-            if runs is None:
+            make = self._step if has_gradients else self._inference
+            if (made := make(prepared, variant, policy)) is None:
                 return
             if len(self._sizes) >= _MOST_SIZES:
                 self._sizes.clear()
-            watch = self._runs.watch(Chosen(variant), graph)
-            self._sizes[size] = _OfSize(variant.id, runs, weights, watch)
-        self._calls = calls
+            self._sizes[size] = made
+        self._calls[has_gradients] = calls
 
+    def _inference(
+        self, prepared: SupportedCall, variant: Variant, policy: Policy
+    ) -> SmallCalls | None:
+        adapter, call, graph = prepared
+        weights = self._weights.weights(variant.plan, adapter, graph, call.edges)
+        forward = self._forward(variant, graph, weights.tensors) if weights.fit else None
+        return Inference(forward, weights) if forward else None
 
-class _CallsAlike:
-    """Calls with the same kinds of tensors, or of dictionaries of them."""
-
-    def __init__(self, adapter: Adapter, read: RepeatReader, args: tuple[Any, ...]) -> None:
-        self.adapter, self._read = adapter, read
-        self._keys = [*map(keys_of, args)]
-        self._kinds = [*map(_kind, tensors_in(args))]
-
-    @classmethod
-    def of(cls, adapter: Adapter, call: Call, args: tuple[Any, ...]) -> _CallsAlike | None:
-        """Those like one of a layer; None where there may be none."""
-        if (read := reader_of(adapter, call, args)) is None:
+    def _step(self, prepared: SupportedCall, variant: Variant, policy: Policy) -> SmallCalls | None:
+        adapter, call, graph = prepared
+        found = self._training.parameters(adapter, call, call.inputs(graph))
+        if isinstance(found, Unsupported) or (runner := found[1]) is None:
             return None
-        rows, others = tensors_in(args[:1]), tensors_in(args[1:])
-        is_read = rows and others and all(map(is_rows, rows)) and all(map(is_in_memory, others))
-        return cls(adapter, read, args) if is_read else None
+        gradients = SmallGradients.of(runner, graph, policy, size_of(graph)[:3])
+        forward = self._forward(variant, graph, {}) if gradients else None
+        return Step(forward, gradients, self._training) if forward and gradients else None
 
-    def has(self, args: tuple[Any, ...]) -> bool:
-        """Whether a call that gives these is one of them and needs no gradients."""
-        if len(args) != len(self._keys) or not is_plain("cpu"):
-            return False
-        if [*map(keys_of, args)] != self._keys:
-            return False
-        for given, kind in zip(tensors_in(args), self._kinds, strict=True):
-            if type(given) is not kind[0] or given.is_nested or _kind(given) != kind:
-                return False
-        return True
-
-    def edges(self, module: nn.Module, args: tuple[Any, ...]) -> LooseEdges | None:
-        """Those of such a call; None where the module is no longer what it was."""
-        if not still_runs(self.adapter, module) or (call := self._read(args)) is None:
+    def _forward(
+        self, variant: Variant, graph: HeteroGraph, weights: Mapping[str, Tensor]
+    ) -> TimedRuns | None:
+        program, backend = variant.plan.program, self._runs.backend
+        if [program.type_of(name).space for name in program.results] != [Space.NODE]:
             return None
-        return call.loose_edges()
-
-
-def _first(given: Any) -> Any:
-    """A tensor of those that are given together; None where there are none."""
-    return next(iter(given.values()), None) if type(given) is dict else given
-
-
-def _kind(given: Tensor) -> tuple[object, ...]:
-    """Equal for tensors that differ in how many rows they have, or [2, E] edges."""
-    shape, dtype = given.shape, given.dtype
-    fixed = shape[:1] if len(shape) == 2 and not dtype.is_floating_point else shape[1:]
-    return type(given), dtype, given.layout, given.is_cpu, len(shape), fixed
-
-
-class _OfSize:
-    """A variant on graphs of a size."""
-
-    def __init__(
-        self, variant: str, runs: SmallRuns, weights: Weights, watch: ThreadWatch | None
-    ) -> None:
-        self.variant, self.weights = variant, weights
-        self._runs, self._watch, self._lock = runs, watch, threading.Lock()
-
-    def run(self, edges: LooseEdges) -> Any:
-        """The result, as the call returns it."""
-        watch = self._watch if may_use_fewer() else None
-        threads = kernel_threads() if watch is None else watch.threads
-        record_used_threads(threads)
-        with self._lock:
-            out = self._runs.prepared(edges)
-            if out is None:
-                return None
-            start = perf_counter()
-            is_exact = self._runs.run(threads)
-            if watch is not None:
-                watch.record(threads, perf_counter() - start)
-        return edges.result(out) if is_exact else None
+        if not isinstance(backend, CppBackend):
+            return None
+        types, size = (graph.num_ntypes, graph.num_etypes), size_of(graph)[:3]
+        runs = SmallRuns.of(variant, types, backend, weights, size)
+        watch = self._runs.watch(Chosen(variant), graph)
+        return None if runs is None else TimedRuns(variant, runs, watch)

@@ -57,9 +57,9 @@ class SizeChoices:
             self._ids[key] = policy.choice(variants, graph).id
         return self._ids[key]
 
-    def is_chosen(self, variant: str, graph: HeteroGraph, policy: Policy) -> bool:
-        """Whether `id_of` gives it for graphs of this size already."""
-        return self._ids.get(_key(graph, policy)) == variant
+    def known(self, graph: HeteroGraph, policy: Policy) -> str | None:
+        """What `id_of` gives for graphs of this size, if it was asked before."""
+        return self._ids.get(_key(graph, policy))
 
     def use_of(self, graph: HeteroGraph) -> LayerUse:
         """What graphs of this size share of it."""

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Mapping
+from time import perf_counter
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
 from hetune.variants.backends.base import SCRATCH
 from hetune.variants.backends.cpp.backend import CppBackend
-from hetune.variants.backends.cpp.reused_launch import ReusedLaunch
+from hetune.variants.backends.cpp.reused_launch import ReusedLaunch, place_of_count
 from hetune.variants.frontend.call import LooseEdges
 from hetune.variants.graph.float_memory import ELEMENT, allocate
-from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.lazy_tensors import materialized
-from hetune.variants.graph.reused_index import ReusedIndex
+from hetune.variants.graph.reused_index import ReusedChunks, ReusedIndex
 from hetune.variants.graph.row_groups import num_blocks
-from hetune.variants.graph.threads import kernel_threads
-from hetune.variants.kernel.nodes import Outer, Schedule
+from hetune.variants.graph.small_index import are_made, found_size
+from hetune.variants.graph.threads import kernel_threads, may_use_fewer, record_used_threads
+from hetune.variants.kernel.nodes import Launch, Outer, Schedule
 from hetune.variants.kernel.scratch import scratch_for
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.variants import Variant
@@ -27,6 +29,7 @@ from hetune.variants.program.nodes import Space
 from hetune.variants.runtime.memory import lay_out
 from hetune.variants.runtime.plan_facts import facts_of
 from hetune.variants.runtime.plan_inputs import derived_constants, is_of_all_edges
+from hetune.variants.runtime.thread_watch import ThreadWatch
 
 _MOST_BYTES = 1 << 23
 """Of memory: where runs take more, it is not to be kept, and a graph object costs little beside."""
@@ -50,16 +53,17 @@ class SmallRuns:
         self._launches, self._index, self._block_nodes = launches, index, block_nodes
         self._plan, self._kept = plan, kept
         self._rows: Mapping[str, Tensor] = {}
-        bases = {view.name: view.base for view in plan.views}
-        params = {p.name: p for p in plan.program.params if p.role != "weight"}
-        self._result = plan.results[0]
-        self._width = plan.program.type_of(plan.program.result).width
-        self._given = list(params.items())
+        facts, bases = facts_of(plan), {view.name: view.base for view in plan.views}
+        self._given = [p for p in plan.program.params if p.role != "weight"]
+        names = zip(plan.program.results, facts.results, strict=True)
+        self._results = [(name, each.buffer, each.type) for name, each in names]
+        self._of_edges = [name for name, _, kind in self._results if kind.space is Space.EDGE]
+        own = {*facts.reordered, *plan.results}
         self._places: dict[str, list[tuple[ctypes.Array[ctypes.c_void_p], int]]] = {}
         for launch in launches:
             for position, name in launch.code.buffers:
                 base = bases.get(name, name)
-                if base in addresses:
+                if base in addresses and base not in own:
                     launch.pointers[position] = addresses[base]
                 else:
                     self._places.setdefault(base, []).append((launch.pointers, position))
@@ -68,7 +72,7 @@ class SmallRuns:
     def of(
         cls,
         variant: Variant,
-        graph: HeteroGraph,
+        types: tuple[int, int],
         backend: CppBackend,
         weights: Mapping[str, Tensor],
         size: tuple[int, ...],
@@ -77,30 +81,36 @@ class SmallRuns:
 
         Args:
             variant: What to run.
-            graph: One of this size, which it ran on.
+            types: How many types of nodes, and of edges, graphs have.
             backend: What has compiled it.
-            weights: What it reads of them; they are kept.
+            weights: What it reads of them, kept; the others are given with each graph.
             size: Bits of the numbers of nodes, targets and edges.
         """
-        plan, small = variant.plan, GraphIndex.of(graph).small()
+        plan, groups = variant.plan, facts_of(variant.plan).groups
         schedules = [each for each in variant.schedules if isinstance(each, Schedule)]
         block_nodes = {schedule.block_nodes for schedule in schedules}
-        if small is None or len(block_nodes) > 1 or not _fits(plan):
+        if len(block_nodes) > 1 or not _fits(plan):
             return None
         nodes, _, edges = ((1 << bits) - 1 for bits in size)
         most = dict.fromkeys((Space.EDGE, Space.SRC_PAIR, Space.DST_PAIR), edges)
         most |= dict.fromkeys((Space.NODE, Space.SOURCE), nodes)
-        types = {Space.NTYPE: graph.num_ntypes, Space.ETYPE: graph.num_etypes}
-        fixed = {Space.SHARED: 1, **types}
+        fixed = {Space.SHARED: 1, Space.NTYPE: types[0], Space.ETYPE: types[1]}
         layouts = [scratch_for(launch, lambda of, _: most[Space(of)]) for launch in plan.launches]
         made = [
             ReusedLaunch.of(backend.loaded(launch, schedule), layout, fixed)
             for launch, schedule, layout in zip(plan.launches, schedules, layouts, strict=True)
         ]
-        launches = tuple(each for each in made if each and small.has(p for _, p in each.arrays))
-        if len(launches) < len(made):
+        launches = tuple(each for each in made if each)
+        pointers = [pair for launch in launches for pair in launch.arrays]
+        if len(launches) < len(made) or not are_made((place for _, place in pointers), groups):
             return None
-        arena = lay_out(plan, lambda kind: {**most, **fixed}[kind.space])
+        keys = {launch.chunks[0]: None for launch in launches if launch.chunks}
+        chunks = {key: ReusedChunks(place_of_count(key[0]), key[1], most[key[0]]) for key in keys}
+        terms = max((each.most_terms for each in chunks.values()), default=0)
+        width = max((_width_of_terms(launch) for launch in plan.launches), default=0)
+        arena = lay_out(
+            plan, lambda kind: {**most, **fixed}[kind.space], term_bytes=terms * width * ELEMENT
+        )
         stride = max(layout.stride for layout in layouts) * kernel_threads()
         if arena.arena_bytes + stride * ELEMENT > _MOST_BYTES:
             return None
@@ -109,70 +119,133 @@ class SmallRuns:
         addresses |= {name: tensor.data_ptr() for name, tensor in weights.items()}
         addresses[SCRATCH] = scratch.data_ptr()
         (block,) = block_nodes
-        index = ReusedIndex(
-            edges,
-            nodes,
-            *(graph.num_etypes, graph.num_ntypes),
-            facts_of(plan).groups,
-            num_blocks(nodes, block),
-            [pair for launch in launches for pair in launch.arrays],
-            [pair for launch in launches for pair in launch.found],
-        )
+        sizes = edges, nodes, types[1], types[0], groups, num_blocks(nodes, block)
+        counts = [pair for launch in launches for pair in launch.found]
+        for at, key in enumerate(keys, found_size(types[1])):
+            uses = (launch for launch in launches if launch.chunks and launch.chunks[0] == key)
+            counts += [(address, at) for launch in uses for address in launch.chunk_blocks]
+        index = ReusedIndex(*sizes, pointers, counts, tuple(chunks.values()))
         for launch in launches:
             for position in launch.node_types:
                 launch.pointers[position] = index.ntype.data_ptr()
+            if launch.chunks:
+                own = chunks[launch.chunks[0]].addresses
+                for position, field in launch.chunks[1]:
+                    launch.pointers[position] = own[field]
         return cls(plan, launches, index, block, addresses, (memory, scratch, dict(weights)))
 
-    def prepared(self, edges: LooseEdges) -> Tensor | None:
+    def prepared(
+        self, edges: LooseEdges, rows: Mapping[str, Tensor], weights: Mapping[str, Tensor]
+    ) -> dict[str, Tensor] | None:
         """Takes a graph in place of the one before.
 
         Args:
             edges: Of the graph, whose numbers have the bits that were said.
+            rows: Features and constants by name, and perhaps more.
+            weights: What is read of them, but what is kept.
 
         Returns:
-            Where the next `run` writes its result; None where an id is out of range, or rows are
-            not as many as they should be.
+            Where the next `run` writes each result [rows, *row shape], by its name, edges in the
+            index's order; None where an id is out of range, or rows are not as many as they should
+            be.
         """
-        nodes = sum(edges.nodes)
-        if any(src.shape != dst.shape or src.dim() != 1 for src, dst, *_ in edges.parts):
+        parts, nodes = edges.parts, edges.nodes
+        if any(src.shape != dst.shape or src.dim() != 1 for src, dst, *_ in parts):
             return None
-        blocks = num_blocks(nodes, self._block_nodes)
-        is_in_order = self._index.rebind(edges.parts, edges.nodes, blocks)
+        count = sum(nodes)
+        blocks = num_blocks(count, self._block_nodes)
+        is_in_order = self._index.rebind(parts, nodes, blocks)
         if is_in_order is None:
             return None
-        given = {}
-        for name, param in self._given:
-            rows, count = materialized(edges.rows[name].float()), nodes
-            if param.type.space is Space.EDGE:
-                count = edges.num_edges
-                if not is_in_order:
-                    rows = rows.index_select(0, self._index.edge_id)
-            if rows.numel() != count * param.type.width or rows.device.type != "cpu":
+        counts = {Space.NODE: count, Space.EDGE: sum(part.src.numel() for part in parts)}
+        given = dict(weights)
+        for param in self._given:
+            own, space = materialized(rows[param.name].detach().float()), param.type.space
+            if own.numel() != counts[space] * param.type.width or own.device.type != "cpu":
                 return None
-            given[name] = rows
+            if space is Space.EDGE and not is_in_order:
+                own = own.index_select(0, self._index.edge_id)
+            given[param.name] = own
         if self._plan.constants:
             given |= derived_constants(self._plan, given, lambda _: self._index)
-        out = torch.empty(nodes * self._width, dtype=torch.float32, device="cpu")
-        given[self._result] = out
+        found = {}
+        for name, buffer, kind in self._results:
+            shape = counts.get(kind.space, 1), *kind.shape
+            found[name] = given[buffer] = torch.empty(shape, dtype=torch.float32, device="cpu")
         for name, places in self._places.items():
             address = given[name].data_ptr()
             for pointers, position in places:
                 pointers[position] = address
         self._rows = given
-        return out
+        return found
+
+    def in_order(self, results: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The results of the last run, edges as they were given."""
+        for name in self._of_edges:
+            rows = results[name]
+            places = self._index.edge_id.long()
+            results[name] = torch.empty_like(rows).index_copy_(0, places, rows)
+        return results
 
     def run(self, threads: int) -> bool:
-        """Computes the result, and says whether all numbers stayed within float32."""
+        """Computes the results, and says whether all numbers stayed within float32."""
         overflowed = [launch(threads) for launch in self._launches]
         self._rows = {}  # the caller's memory is not kept
         return not any(overflowed)
+
+
+class TimedRuns:
+    """Such runs, with as many threads as pay. Safe with several threads.
+
+    Args:
+        variant: What runs.
+        runs: Its runs.
+        watch: Who watches them; None: all threads run them.
+    """
+
+    def __init__(self, variant: Variant, runs: SmallRuns, watch: ThreadWatch | None) -> None:
+        self.variant, self._runs, self._watch = variant, runs, watch
+        self._lock = threading.Lock()
+
+    def run(
+        self,
+        edges: LooseEdges,
+        rows: Mapping[str, Tensor],
+        weights: Mapping[str, Tensor] = MappingProxyType({}),
+    ) -> dict[str, Tensor] | None:
+        """The results, edges as they were given; None where numbers outgrow float32, too.
+
+        Args:
+            edges: Of a graph.
+            rows: As of `SmallRuns.prepared`; so are weights.
+            weights: See there.
+        """
+        watch = self._watch if may_use_fewer() else None
+        threads = kernel_threads() if watch is None else watch.threads
+        record_used_threads(threads)
+        with self._lock:
+            found = self._runs.prepared(edges, rows, weights)
+            if found is None:
+                return None
+            start = perf_counter()
+            is_exact = self._runs.run(threads)
+            if watch is not None:
+                watch.record(threads, perf_counter() - start)
+            return self._runs.in_order(found) if is_exact else None
+
+
+def _width_of_terms(launch: Launch) -> int:
+    kernel = launch.kernels[0]
+    return kernel.heads * kernel.k * kernel.n if isinstance(kernel, Outer) else 0
 
 
 def _fits(plan: Plan) -> bool:
     """Whether a plan reads and writes rows that `SmallRuns` have."""
     program = plan.program
     kinds = {param.type.space for param in program.params if param.role != "weight"}
-    results = [program.type_of(name).space for name in program.results]
-    is_plain = results == [Space.NODE] and kinds <= {Space.NODE, Space.EDGE}
-    sums_into_types = any(isinstance(k, Outer) for each in plan.launches for k in each.kernels)
-    return is_plain and not (sums_into_types or facts_of(plan).reordered) and is_of_all_edges(plan)
+    results = {program.type_of(name).space for name in program.results}
+    has_rows = results <= {Space.NODE, Space.EDGE, Space.SHARED} and kinds <= {
+        Space.NODE,
+        Space.EDGE,
+    }
+    return has_rows and is_of_all_edges(plan)

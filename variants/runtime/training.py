@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress
 from typing import Any
 
@@ -28,7 +29,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.passes.gradient import gradient_name
 from hetune.variants.program.nodes import Program
 from hetune.variants.runtime.calls import Policy
-from hetune.variants.runtime.gradients import GradientRunner, gradient_runner
+from hetune.variants.runtime.gradients import GradientRunner, Rows, gradient_runner
 from hetune.variants.runtime.modes import needs_gradients
 
 Forward = Callable[[Mapping[str, Tensor]], tuple[Tensor, ...]]
@@ -47,16 +48,15 @@ class Training:
         self._runners: dict[tuple[object, ...], GradientRunner | Unsupported] = {}
 
     def gradients(
-        self, program: Program, wanted: tuple[str, ...], graph: HeteroGraph
+        self, program: Program, wanted: tuple[str, ...], by_edges: bool = False
     ) -> GradientRunner | Unsupported:
         """What computes gradients by some parameters, or why nothing does.
 
         Args:
             program: Of the layer.
             wanted: By which of its parameters.
-            graph: Of the call.
+            by_edges: Whether the call's graph is a batch of edges.
         """
-        by_edges = isinstance(graph, EdgeBatch)
         if (*wanted, by_edges) not in self._runners:
             found = gradient_runner(program, wanted, self._backend, by_edges)
             runner = _unsupported(found) if isinstance(found, str) else found
@@ -98,18 +98,25 @@ class Training:
         """
         if out is not None:
             return _unsupported("out= has none")
-        found = self._parameters(adapter, call, inputs, graph)
+        by_edges = isinstance(graph, EdgeBatch)
+        found = self.parameters(adapter, call, inputs, by_edges)
         if isinstance(found, Unsupported):
             return found
         parameters, runner = found
         if runner is None:
             return forward({**inputs, **masks.rows()})
         runner.check_memory(graph, policy)
+
+        def run(runner: GradientRunner, values: Rows) -> dict[str, Tensor]:
+            with full_precision(graph.device.type):
+                return runner.run(graph, policy, {**values, **masks.rows()})
+
         constants = {name: rows for name, rows in inputs.items() if name not in parameters}
-        backward = _Backward(self, adapter.program, graph, policy, masks, constants, (*parameters,))
-        given = forward, backward, *parameters.values()
-        results: tuple[Tensor, ...] = _Operator.apply(*given)  # type: ignore[no-untyped-call]
-        return results
+        wanted = partial(self.gradients, adapter.program, by_edges=by_edges)
+        backward = Backward(wanted, adapter.program, run, constants, (*parameters,))
+        return differentiated(
+            lambda given: forward({**given, **masks.rows()}), backward, parameters
+        )
 
     def backward_of(
         self, adapter: Adapter, call: Call, graph: HeteroGraph
@@ -125,15 +132,23 @@ class Training:
             VariantError: The module does.
         """
         with torch.enable_grad():
-            found = self._parameters(adapter, call, call.inputs(graph), graph)
+            by_edges = isinstance(graph, EdgeBatch)
+            found = self.parameters(adapter, call, call.inputs(graph), by_edges)
         if isinstance(found, Unsupported):
             raise VariantError(f"this call runs in the original module: {found.reason}")
         return found[1]
 
-    def _parameters(
-        self, adapter: Adapter, call: Call, inputs: Mapping[str, Tensor], graph: HeteroGraph
+    def parameters(
+        self, adapter: Adapter, call: Call, inputs: Mapping[str, Tensor], by_edges: bool = False
     ) -> tuple[dict[str, Tensor], GradientRunner | None] | Unsupported:
-        """The program's features and weights as torch differentiates them, and their gradients."""
+        """The program's features and weights as torch differentiates them, and their gradients.
+
+        Args:
+            adapter: Of the layer.
+            call: Of the layer.
+            inputs: Features of the call, float32.
+            by_edges: Whether its graph is a batch of edges.
+        """
         reason = _backward_hooks(adapter.module) or call.gradient_refusal()
         if reason is not None:
             return _unsupported(reason)
@@ -142,7 +157,7 @@ class Training:
         given = {name: inputs[name] for name in features if name not in adapter.dropout}
         found = {**given, **weights}
         wanted = tuple(name for name, tensor in found.items() if tensor.requires_grad)
-        runner = self.gradients(adapter.program, wanted, graph) if wanted else None
+        runner = self.gradients(adapter.program, wanted, by_edges) if wanted else None
         return runner if isinstance(runner, Unsupported) else (found, runner)
 
 
@@ -153,33 +168,43 @@ def trains_weights(program: Program, inputs: Mapping[str, Tensor]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Backward:
+class Backward:
     """What a call's backward needs beside tensors.
 
     Attributes:
-        training: Of the layer.
-        program: Likewise.
-        graph: Of the call.
-        policy: How the layer chooses.
-        masks: Of the call, drawn again in its backward.
+        gradients: Gives what computes gradients by some parameters.
+        program: Of the layer.
+        run: Runs that on the call's graph, on what it reads; masks are drawn again.
         constants: Of the call.
         names: Of the program's parameters, in the operator's order.
     """
 
-    training: Training
+    gradients: Callable[[tuple[str, ...]], GradientRunner | Unsupported]
     program: Program
-    graph: HeteroGraph
-    policy: Policy
-    masks: DropoutMasks
+    run: Callable[[GradientRunner, Rows], dict[str, Tensor]]
     constants: Mapping[str, Tensor]
     names: tuple[str, ...]
 
     def runner(self, needed: Sequence[bool]) -> GradientRunner:
         """What computes the gradients that are needed."""
-        wanted = tuple(compress(self.names, needed))
-        runner = self.training.gradients(self.program, wanted, self.graph)
+        runner = self.gradients(tuple(compress(self.names, needed)))
         assert isinstance(runner, GradientRunner)
         return runner
+
+
+def differentiated(
+    forward: Forward, backward: Backward, parameters: Mapping[str, Tensor]
+) -> tuple[Tensor, ...]:
+    """A program's results with their gradients.
+
+    Args:
+        forward: Runs the program.
+        backward: How gradients are computed.
+        parameters: The program's features and weights as torch differentiates them.
+    """
+    given = forward, backward, *parameters.values()
+    results: tuple[Tensor, ...] = _Operator.apply(*given)  # type: ignore[no-untyped-call]
+    return results
 
 
 class _Operator(torch.autograd.Function):
@@ -187,7 +212,7 @@ class _Operator(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, forward: Forward, backward: _Backward, *given: Tensor
+        ctx: Any, forward: Forward, backward: Backward, *given: Tensor
     ) -> tuple[Tensor, ...]:
         """The program's results.
 
@@ -202,8 +227,7 @@ class _Operator(torch.autograd.Function):
         ctx.saved = [name for name in ctx.runner.reads if name in values]
         ctx.save_for_backward(*map(values.__getitem__, ctx.saved))
         ctx.call, ctx.shapes = backward, tuple(tensor.shape for tensor in given)
-        masks = backward.masks.rows()
-        return forward({**backward.constants, **values, **masks})
+        return forward({**backward.constants, **values})
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -224,13 +248,10 @@ class _Operator(torch.autograd.Function):
 
     @staticmethod
     def _gradients(ctx: Any, grads: tuple[Tensor, ...]) -> dict[str, Tensor]:
-        call: _Backward = ctx.call
+        call: Backward = ctx.call
         values = {**call.constants, **dict(zip(ctx.saved, ctx.saved_tensors, strict=True))}
-        values |= call.masks.rows()
         values |= zip(map(gradient_name, call.program.results), grads, strict=True)
-        with full_precision(call.graph.device.type):
-            found: dict[str, Tensor] = ctx.runner.run(call.graph, call.policy, values)
-        return found
+        return call.run(ctx.runner, values)
 
 
 class _Once(torch.autograd.Function):
