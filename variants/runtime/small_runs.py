@@ -160,7 +160,7 @@ class SmallRuns:
         counts = {Space.NODE: count, Space.EDGE: sum(part.src.numel() for part in parts)}
         given = dict(weights)
         for param in self._given:
-            own, space = materialized(rows[param.name].detach().float()), param.type.space
+            own, space = materialized(rows[param.name].float()), param.type.space
             if own.numel() != counts[space] * param.type.width or own.device.type != "cpu":
                 return None
             if space is Space.EDGE and not is_in_order:

@@ -22,9 +22,10 @@ from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
 from hetune.variants.frontend.tracing.simplify import follows_from_edges
+from hetune.variants.program.by_identity import by_identity
 from hetune.variants.program.interpret import interpret_results
 from hetune.variants.program.limitation import limitation
-from hetune.variants.program.nodes import Space
+from hetune.variants.program.nodes import Program, Space
 
 _GRAPHS = 3
 _TOLERANCE = 1e-9
@@ -121,8 +122,14 @@ def weights_of(traced: Traced, parameters: Mapping[str, Tensor]) -> dict[str, Te
     """A tensor [types, *row shape] for each weight of the program, in the parameters' dtype."""
     known: dict[str, Any] = {}
     found = {n: evaluate(weight, parameters, known) for n, weight in traced.weights.items()}
-    shared = {param.name for param in traced.program.params if param.type.space is Space.SHARED}
-    return {name: rows[None] if name in shared else rows for name, rows in found.items()}
+    shared = _shared(traced.program)
+    return {name: rows.unsqueeze(0) if name in shared else rows for name, rows in found.items()}
+
+
+@by_identity
+def _shared(program: Program) -> frozenset[str]:
+    params = program.params
+    return frozenset(param.name for param in params if param.type.space is Space.SHARED)
 
 
 def number_of_nodes(module: nn.Module, i: int) -> int:
