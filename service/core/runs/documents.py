@@ -9,6 +9,9 @@ from typing import Annotated
 from pydantic import Field
 
 from hetune.service.core.formats.documents import Document, Positive
+from hetune.service.core.graphs.graph_files import FEATURES_PATTERN
+from hetune.service.core.models.aliases import ALIAS_PATTERN, SEPARATOR
+from hetune.service.core.models.models import NAME_PATTERN
 
 
 class RunState(StrEnum):
@@ -20,7 +23,8 @@ class RunState(StrEnum):
     failed = "failed"
 
 
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+_Name = Annotated[str, Field(pattern=f"^{FEATURES_PATTERN}$")]
+_Model = Annotated[str, Field(pattern=f"^{NAME_PATTERN}({SEPARATOR}{ALIAS_PATTERN})?$")]
 
 
 class RunRequest(Document):
@@ -33,10 +37,10 @@ class RunRequest(Document):
         features: Name of features that are kept with it.
     """
 
-    model: Name
+    model: _Model
     version: Positive | None = None
-    graph: Name
-    features: Name
+    graph: _Name
+    features: _Name
 
 
 class RunDocument(Document):
