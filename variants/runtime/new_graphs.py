@@ -27,7 +27,12 @@ from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.layer_status import LastCall
 from hetune.variants.runtime.size_choices import size_of, size_of_counts
 from hetune.variants.runtime.small_runs import SmallRuns, TimedRuns
-from hetune.variants.runtime.small_steps import Inference, SmallCalls, SmallGradients, Step
+from hetune.variants.runtime.small_steps import (
+    SmallCalls,
+    SmallGradients,
+    SmallInference,
+    SmallTraining,
+)
 from hetune.variants.runtime.supported_calls import SupportedCall
 from hetune.variants.runtime.training import Training
 from hetune.variants.runtime.weights import WeightCache
@@ -145,7 +150,7 @@ class NewGraphs:
         adapter, call, graph = prepared
         weights = self._weights.weights(variant.plan, adapter, graph, call.edges)
         forward = self._forward(variant, graph, weights.tensors) if weights.fit else None
-        return Inference(forward, weights) if forward else None
+        return SmallInference(forward, weights) if forward else None
 
     def _step(self, prepared: SupportedCall, variant: Variant, policy: Policy) -> SmallCalls | None:
         adapter, call, graph = prepared
@@ -154,7 +159,7 @@ class NewGraphs:
             return None
         gradients = SmallGradients.of(runner, graph, policy, size_of(graph)[:3])
         forward = self._forward(variant, graph, {}) if gradients else None
-        return Step(forward, gradients, self._training) if forward and gradients else None
+        return SmallTraining(forward, gradients, self._training) if forward and gradients else None
 
     def _forward(
         self, variant: Variant, graph: HeteroGraph, weights: Mapping[str, Tensor]

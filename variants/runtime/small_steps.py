@@ -18,7 +18,7 @@ from hetune.variants.runtime.float32_range import fits
 from hetune.variants.runtime.gradients import GradientRunner, Rows, in_stages
 from hetune.variants.runtime.plan_inputs import weights_of
 from hetune.variants.runtime.small_runs import TimedRuns
-from hetune.variants.runtime.training import Backward, Training, differentiated
+from hetune.variants.runtime.training import OperatorBackward, Training, differentiated
 from hetune.variants.runtime.weights import Weights
 
 
@@ -41,7 +41,7 @@ class SmallCalls(ABC):
         """What a call returns; None where it has to go the ordinary way."""
 
 
-class Inference(SmallCalls):
+class SmallInference(SmallCalls):
     """Without gradients.
 
     Args:
@@ -127,7 +127,7 @@ class SmallGradients:
         return HeteroGraph(*columns, num_nodes=nodes, num_etypes=self._num_etypes)
 
 
-class Step(SmallCalls):
+class SmallTraining(SmallCalls):
     """A step of training.
 
     Args:
@@ -159,7 +159,7 @@ class Step(SmallCalls):
         run = partial(self._gradients.run, edges.copied())
         constants = {name: rows for name, rows in inputs.items() if name not in parameters}
         gradients = partial(self._training.gradients, adapter.program)
-        backward = Backward(gradients, adapter.program, run, constants, (*parameters,))
+        backward = OperatorBackward(gradients, adapter.program, run, constants, (*parameters,))
         return edges.result(*differentiated(lambda _: results, backward, parameters))
 
     def _results(self, given: Mapping[str, Tensor], edges: LooseEdges) -> tuple[Tensor, ...] | None:

@@ -113,7 +113,7 @@ class Training:
 
         constants = {name: rows for name, rows in inputs.items() if name not in parameters}
         wanted = partial(self.gradients, adapter.program, by_edges=by_edges)
-        backward = Backward(wanted, adapter.program, run, constants, (*parameters,))
+        backward = OperatorBackward(wanted, adapter.program, run, constants, (*parameters,))
         return differentiated(
             lambda given: forward({**given, **masks.rows()}), backward, parameters
         )
@@ -168,7 +168,7 @@ def trains_weights(program: Program, inputs: Mapping[str, Tensor]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Backward:
+class OperatorBackward:
     """What a call's backward needs beside tensors.
 
     Attributes:
@@ -193,7 +193,7 @@ class Backward:
 
 
 def differentiated(
-    forward: Forward, backward: Backward, parameters: Mapping[str, Tensor]
+    forward: Forward, backward: OperatorBackward, parameters: Mapping[str, Tensor]
 ) -> tuple[Tensor, ...]:
     """A program's results with their gradients.
 
@@ -212,7 +212,7 @@ class _Operator(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, forward: Forward, backward: Backward, *given: Tensor
+        ctx: Any, forward: Forward, backward: OperatorBackward, *given: Tensor
     ) -> tuple[Tensor, ...]:
         """The program's results.
 
@@ -248,7 +248,7 @@ class _Operator(torch.autograd.Function):
 
     @staticmethod
     def _gradients(ctx: Any, grads: tuple[Tensor, ...]) -> dict[str, Tensor]:
-        call: Backward = ctx.call
+        call: OperatorBackward = ctx.call
         values = {**call.constants, **dict(zip(ctx.saved, ctx.saved_tensors, strict=True))}
         values |= zip(map(gradient_name, call.program.results), grads, strict=True)
         return call.run(ctx.runner, values)
