@@ -114,6 +114,10 @@ class Call(ABC):
         """What to run on without making a graph; None where that takes one. Nothing is checked."""
         return None
 
+    def batch_ids(self) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Sources, destinations and types, integers [E], where each call has edges of its own."""
+        return None
+
     def gradient_refusal(self) -> str | None:
         """Why gradients of the program are not the call's, or None. Asked where some are needed."""
         return None

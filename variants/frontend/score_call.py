@@ -103,6 +103,11 @@ class ScoreCall(Call):
 
         return read
 
+    def batch_ids(self) -> tuple[Tensor, Tensor, Tensor]:
+        """From heads to tails."""
+        heads, rels, tails = self._triples
+        return heads, tails, rels
+
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Tensor:
         """[B]."""
         scores = results[0]

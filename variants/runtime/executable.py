@@ -147,17 +147,37 @@ class Executable:
                     reorder(given[name].detach(), way, memory[name])
             buffers |= memory
             buffers |= written
-            for view in self.plan.views:
-                buffers[view.name] = buffers[view.base]
-            if mark is not None:
-                mark()
-            for runner in self._runners:
-                if runner(buffers) and overflow is not None:
-                    overflow.record()
-                if mark is not None:
-                    mark()
+            self._launch(buffers, mark, overflow)
             if not orders.kept:
                 self.results.reorder(results, buffers)
+
+    def _launch(
+        self,
+        buffers: dict[str, Tensor],
+        mark: Callable[[], object] | None,
+        overflow: Overflow | None,
+    ) -> None:
+        for view in self.plan.views:
+            buffers[view.name] = buffers[view.base]
+        if mark is not None:
+            mark()
+        for runner in self._runners:
+            if runner(buffers) and overflow is not None:
+                overflow.record()
+            if mark is not None:
+                mark()
+
+    def run_in_place(self, buffers: dict[str, Tensor]) -> bool:
+        """Runs where nothing is checked or reordered, and says whether all stayed within float32.
+
+        Nobody else may run on the graph meanwhile.
+
+        Args:
+            buffers: Features, weights and results, contiguous, by the plan's names.
+        """
+        overflow = Overflow()
+        self._launch(buffers | self.memory(), None, overflow)
+        return not overflow.happened
 
     def _native_start(self) -> NativeStart | None:
         """What starts the whole plan on a GPU; None where launches have to be started in turn."""
