@@ -38,6 +38,8 @@ from hetune.variants.runtime.compiled_model import CompiledModel
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the edges that are done and those of all layers."""
 
+MOST_SHARE, RECOVERY = 0.8, 1.02
+"""Of the memory: what a part is planned for, and how that grows with each part that fits."""
 COMMIT_SECONDS = 1.0
 """Seconds between waits for the disk: a crash costs as much work."""
 
@@ -182,8 +184,8 @@ class _LayerRun:
     parts: LayerParts
     writer: RowWriter
     journal: Journal
-    share: float = 0.8
-    """Of the memory that a part is planned for; less where some did not fit."""
+    share: float = MOST_SHARE
+    """Of the memory that a part is planned for; half as much where one did not fit, then more."""
     written: list[FinishedPart] = field(default_factory=list)
     """Parts that the disk may not have yet."""
     due: float = 0.0
@@ -216,6 +218,7 @@ class _LayerRun:
                 middle = (first + last) // 2
                 gaps += [(middle, last), (first, middle)]
                 continue
+            self.share = min(self.share * RECOVERY, MOST_SHARE)
             low, high = int(bounds[first]), int(bounds[last])
             checksum = self.writer.write(low, found[0])
             self.written.append(FinishedPart(self.number, low, high, checksum, found[1]))
