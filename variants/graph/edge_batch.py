@@ -49,6 +49,8 @@ class EdgeBatch(HeteroGraph):
         """
         shape, given = self.src.shape, (src, dst, etype)
         for ids in given:
+            if type(ids) is not Tensor or ids.layout is not torch.strided:
+                return False
             if ids.dtype not in _INTEGERS or ids.shape != shape or not ids.is_cpu:
                 return False
         if not self.src.is_cpu:

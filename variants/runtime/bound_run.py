@@ -48,19 +48,6 @@ class BoundRun:
         watch.record(threads, clock.seconds)
         return results
 
-    def run_in_place(self, buffers: dict[str, Tensor]) -> bool:
-        """As `Executable.run_in_place`."""
-        watch = self.watch
-        if watch is None:
-            record_used_threads(kernel_threads())
-            return self.executable.run_in_place(buffers)
-        threads, start = watch.threads, perf_counter()
-        record_used_threads(threads)
-        with using_threads(threads) if threads == 1 else nullcontext():
-            is_exact = self.executable.run_in_place(buffers)
-        watch.record(threads, perf_counter() - start)
-        return is_exact
-
 
 class _Clock:
     """Seconds from a run's first launch to the end of its last one: without waiting for others."""

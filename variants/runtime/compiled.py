@@ -60,6 +60,7 @@ class CompiledLayer(ModuleWrapper):
         module: The original module. Its attributes and methods are this module's, too.
         variants: Ids of the promoted variants; empty as long as the module is not supported.
         vocabulary: Names of the types that the weights are for, in their order, where it was told.
+        batches: What runs on batches of edges.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class CompiledLayer(ModuleWrapper):
         self._sharing, self._last = sharing or LayerSharing(), LastCall()
         self._graph_calls: GraphCalls | None = None
         self._repeated: RepeatedCall | None = None
-        self._batches = BatchCalls(self._runs, policy, self._weights)
+        self.batches = BatchCalls(self._runs, policy, self._weights)
         self._kinds, self._new_graphs = CallKinds[CompiledLayer](), NewGraphs(self._runs, policy)
         self.training = module.training
         self.module = module
@@ -189,7 +190,7 @@ class CompiledLayer(ModuleWrapper):
 
     def _run_new(self, args: tuple[Any, ...]) -> Any:
         """The result of a call that brings edges of its own, like others, and None of any other."""
-        found = self._batches.result(self.module, args, self._last)
+        found = self.batches.result(self.module, args, self._last)
         return self._new_graphs.result(self.module, args, self._last) if found is None else found
 
     def _run_once(
@@ -219,7 +220,7 @@ class CompiledLayer(ModuleWrapper):
                     own = self._promoted, self._last, self._weights
                     self._new_graphs.learn(prepared, args, *own)
                 if options.are_none:
-                    self._batches.learn(prepared, args)
+                    self.batches.learn(prepared, args)
             return found
         without_out = options._replace(out=None)
         rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, without_out)

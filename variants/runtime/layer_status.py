@@ -86,7 +86,7 @@ class LastCall:
     _graph: weakref.ref[HeteroGraph] | None = None
 
     def repeats(self, graph: HeteroGraph) -> bool:
-        """Whether the call before had the same graph, so that more may; this one's is remembered."""
+        """Whether the call before had the same graph: more may. This one's is remembered."""
         if self._graph is not None and self._graph() is graph:
             return True
         self._graph = weakref.ref(graph)
