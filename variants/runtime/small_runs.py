@@ -26,6 +26,7 @@ from hetune.variants.kernel.scratch import scratch_for
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.variants import Variant
 from hetune.variants.program.nodes import Space
+from hetune.variants.runtime.float32_range import may_differ
 from hetune.variants.runtime.memory import lay_out
 from hetune.variants.runtime.plan_facts import facts_of
 from hetune.variants.runtime.plan_inputs import derived_constants, is_of_all_edges
@@ -48,10 +49,11 @@ class SmallRuns:
         index: ReusedIndex,
         block_nodes: int,
         addresses: Mapping[str, int],
+        weights: Mapping[str, Tensor],
         kept: tuple[object, ...],
     ) -> None:
         self._launches, self._index, self._block_nodes = launches, index, block_nodes
-        self._plan, self._kept = plan, kept
+        self._plan, self._kept, self._weights = plan, kept, weights
         self._rows: Mapping[str, Tensor] = {}
         facts, bases = facts_of(plan), {view.name: view.base for view in plan.views}
         self._given = [p for p in plan.program.params if p.role != "weight"]
@@ -132,7 +134,8 @@ class SmallRuns:
                 own = chunks[launch.chunks[0]].addresses
                 for position, field in launch.chunks[1]:
                     launch.pointers[position] = own[field]
-        return cls(plan, launches, index, block, addresses, (memory, scratch, dict(weights)))
+        kept = dict(weights), (memory, scratch)
+        return cls(plan, launches, index, block, addresses, *kept)
 
     def prepared(
         self, edges: LooseEdges, rows: Mapping[str, Tensor], weights: Mapping[str, Tensor]
@@ -190,8 +193,13 @@ class SmallRuns:
     def run(self, threads: int) -> bool:
         """Computes the results, and says whether all numbers stayed within float32."""
         overflowed = [launch(threads) for launch in self._launches]
-        self._rows = {}  # the caller's memory is not kept
-        return not any(overflowed)
+        given, self._rows = self._rows, {}  # the caller's memory is not kept
+        if not any(overflowed):
+            return True
+        results = {buffer for _, buffer, _ in self._results}
+        inputs = [rows for name, rows in given.items() if name not in results]
+        found = [given[name] for name in results]
+        return not may_differ(found, (*inputs, *self._weights.values()))
 
 
 class TimedRuns:
