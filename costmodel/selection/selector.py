@@ -351,15 +351,16 @@ class Selector:
         launched = table.totals(launches + model.launch_seconds * runs)
         seconds = _finite(launched + model.run_seconds)
         prepare = _finite(model.prepare_seconds(table.preparation(domain)))
-        replays = None
+        replays = offered = None
         if isinstance(self.machine, GpuModel):
             replays = replay_seconds(table, batch.columns, launches, self.machine)
             replays = _finite(replays + model.run_seconds)
+        else:
+            offered = table.offered(batch.columns, self.machine)
         default, lacking = table.default, model.lacks(batch.families)
         agreed = faster_by_roofline(table.totals(roofline * runs), default)
-        return CostEstimates(
-            seconds, launches, prepare, LEARNED, replays, default, model.tie, agreed, lacking
-        )
+        ties = default, model.tie, agreed
+        return CostEstimates(seconds, launches, prepare, LEARNED, replays, *ties, lacking, offered)
 
     def _report(self, why: Exception | str) -> None:
         known = isinstance(why, str | HetuneError)
