@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import hetune
-from hetune.variants.runtime.sparse_features import Entries
+from hetune.variants.runtime.sparse_features import SparseEntries
 from hetune.variants.runtime.sparse_gradients import SparseGradients
 from hetune.variants.testing.layers import randomized
 
@@ -91,7 +91,7 @@ def test_features_that_come_once_or_are_trained_are_read_whole(x, runs, monkeypa
     layer = randomized(LAYERS["gcn"]())
     compiled, up = hetune.compile(layer), torch.ones(NODES, 16)
     looked = []
-    monkeypatch.setattr(Entries, "__init__", lambda *_: looked.append(1))
+    monkeypatch.setattr(SparseEntries, "__init__", lambda *_: looked.append(1))
     for _ in range(3):
         gradients(layer, compiled, x.clone(), up)  # a batch's: none is worth a look
     assert not looked

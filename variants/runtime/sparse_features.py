@@ -104,7 +104,7 @@ class SparseFeatures:
         return known[1]
 
 
-class Entries:
+class SparseEntries:
     """The entries of rows that are no zeros.
 
     Attributes:
@@ -165,7 +165,7 @@ class _Known:
 
     seen: SeenTensor
     is_looked_at: bool = False
-    entries: Entries | None = None
+    entries: SparseEntries | None = None
 
     def is_now(self, rows: Tensor) -> bool:
         """Whether this is the tensor, unchanged as far as can be seen."""
@@ -176,7 +176,7 @@ _KNOWN: MutableMapping[Tensor, _Known] = WeakTensorKeyDictionary()
 _LOCK = threading.RLock()
 
 
-def _entries_of(rows: Tensor) -> Entries | None:
+def _entries_of(rows: Tensor) -> SparseEntries | None:
     with _LOCK:
         known = _KNOWN.get(rows)
         if known is None or not known.is_now(rows):
@@ -186,11 +186,11 @@ def _entries_of(rows: Tensor) -> Entries | None:
             known.is_looked_at = True
             with torch.inference_mode(False), torch.no_grad():
                 if _is_mostly_zeros(rows.detach()):
-                    known.entries = Entries(rows.detach())
+                    known.entries = SparseEntries(rows.detach())
         return known.entries
 
 
-def known_entries(rows: Tensor) -> Entries | None:
+def known_entries(rows: Tensor) -> SparseEntries | None:
     """The entries of features that a forward has found to be mostly zeros."""
     with _LOCK:
         known = _KNOWN.get(rows)
