@@ -13,8 +13,8 @@ from hetune.variants.errors import GraphError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.frontend.autocast import full_precision
 from hetune.variants.frontend.call import Call, LooseEdges, RepeatReader
-from hetune.variants.frontend.calls import joined
 from hetune.variants.frontend.edge_errors import check_edge_tensors
+from hetune.variants.frontend.loose_edges import joined
 from hetune.variants.frontend.traced_graphs import (
     OfGraph,
     keep,
@@ -45,6 +45,7 @@ from hetune.variants.frontend.tracing.validate import (
     weights_of,
 )
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.reused_index import EdgePart
 from hetune.variants.graph.tensor_identity import identity
 
 
@@ -90,8 +91,7 @@ def read_in_float32(
     return replace(found, given_dtype=dtypes.pop()) if dtypes else found
 
 
-_DEVICES = ("cpu", "cuda")
-_FEW = 2
+_DEVICES, _FEW = ("cpu", "cuda"), 2
 """Fewer rows than this may be broadcast to others, so they say nothing about shapes."""
 
 
@@ -334,8 +334,9 @@ class TracedCall(Call):
             return None
         rows = {name: self._rows(name) for name in traced.rows}
         rows |= {name: found[name] for name in traced.constants}
-        ends = found["src"], found["dst"]
-        return LooseEdges(*ends, None, arguments.num_nodes, rows, traced.result_shape)
+        parts = (EdgePart(found["src"], found["dst"]),)
+        shape = arguments.num_nodes, *traced.result_shape
+        return LooseEdges(parts, shape[:1], rows, lambda out: out.view(shape))
 
     def _rows(self, feature: str) -> Tensor:
         parts = [self._arguments.values[name] for name in self._reader.traced.rows[feature]]
