@@ -1,13 +1,16 @@
 """The least time that a layer takes by any variant: by counts, and what the machine can do."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
 from _peers.problem import Problem
 
+import hetune
 from hetune.profiling.calibrate import probes
 from hetune.profiling.calibrate.rates import measure_machine
 from hetune.profiling.measure.rounds import interleave
@@ -81,3 +84,9 @@ def least_seconds_of(
     traffic = sum(parts[name] for name in _TRAFFIC)
     launches = np.maximum(arithmetic, traffic) / threads
     return float(table.totals(launches).min())
+
+
+def least_seconds_called(module: Any, args: Sequence[Any], threads: int) -> float:
+    """`least_seconds` of a call of a module with args."""
+    scored = hetune.compile(module).explain(*args).scored
+    return least_seconds_of(scored.table, scored.domain, limits(threads), threads)

@@ -13,8 +13,29 @@ from _registry import candidates
 from hetune.variants.graph.hetero import HeteroGraph
 
 
+class AnyCell:
+    """What most cells have in common. Others build another problem, and have other candidates."""
+
+    def candidates(self, *, compiled: bool = False, only: Sequence[str] = ()) -> list[Candidate]:
+        """Those that are asked for, as of `_registry.matching`."""
+        raise NotImplementedError
+
+    def find(self, name: str) -> Candidate:
+        """The candidate of that name."""
+        [found] = self.candidates(compiled=True, only=[name])
+        return found
+
+    def mode(self) -> AbstractContextManager[Any]:
+        """What candidates are built and run in."""
+        return torch.inference_mode()
+
+    def facts(self, run: Any) -> dict[str, Any]:
+        """More that is told of a call that ran."""
+        return {}
+
+
 @dataclass(frozen=True)
-class Cell:
+class Cell(AnyCell):
     """A layer in inference: enough to build the same `Problem` in any process."""
 
     layer: Layer
@@ -44,15 +65,6 @@ class Cell:
         """As of `_registry.candidates`."""
         return candidates(self.layer, compiled=compiled, only=only)
 
-    def find(self, name: str) -> Candidate:
-        """The candidate of that name."""
-        [found] = self.candidates(compiled=True, only=[name])
-        return found
-
-    def mode(self) -> AbstractContextManager[Any]:
-        """What candidates are built and run in."""
-        return torch.inference_mode()
-
     def reference(self, problem: Problem, model: str) -> tuple[Any, str]:
         """In float64, and who computed it."""
         from _reference import reference
@@ -64,10 +76,6 @@ class Cell:
         from _reference import relative_error
 
         return relative_error(problem.flatten(output), want, problem.compared_rows)
-
-    def facts(self, run: Any) -> dict[str, Any]:
-        """More that is told of a call that ran."""
-        return {}
 
     def least_seconds(self, problem: Problem, threads: int) -> float:
         """The least time that any variant takes."""

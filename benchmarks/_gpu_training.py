@@ -4,7 +4,6 @@ hetune runs what `hetune.compile` chooses. It takes turns with each other candid
 (of a step: all gradients) was compared with float64 before.
 """
 
-import copy
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -19,12 +18,14 @@ from _gpu_layers import power_law
 from _gpu_peers import guarded, settle
 from _gpu_timing import Run, in_turns, peak_bytes, stopwatch
 from _gpu_units import Unit
+from _peers.homogeneous import Own
+from _registry import matching
 from _results import PYG
 from torch import Tensor
 
-import hetune
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.runtime.replay import PATIENCE
+from hetune.variants.testing.conformance import relative_error
 
 GRAPHS = ("aifb", "mutag", "bgs", "am")
 LAYERS = ("rgcn", "rgat", "hgt")
@@ -99,24 +100,18 @@ class Comparisons:
 
     def homogeneous(self, size: str, layer: str) -> dict[str, Any]:
         """Inference of a layer."""
-        from _homogeneous_peers import PEERS, Cell
+        from _peers.homogeneous import HomogeneousProblem, candidates, hetune_layer
 
         nodes, edges = DRAWN[size] if self.device != "cpu" else (60, 240)
-        cell = Cell(layer, WIDTH, WIDTH, _drawn(nodes, edges, self.device), nodes)
-        x, edge_index = cell.x, cell.edge_index
+        edge_index = _drawn(nodes, edges, self.device)
+        problem = HomogeneousProblem(layer, WIDTH, WIDTH, edge_index, nodes)
         with torch.no_grad():
-            want = copy.deepcopy(cell.conv).double()(x.double(), edge_index)
-
-            def error(found: Tensor) -> float:
-                return float((found - want).abs().max() / want.abs().max())
-
-            def own() -> _Own:
-                module: Any = hetune.compile(cell.conv, backend=TritonBackend(), expected_runs=1e3)
-                module.warm(x, edge_index)
-                return _Own(lambda: module(x, edge_index), lambda: str(module.status()))
-
-            names = ("pyg", "pyg adj_t", "expert")
-            peers = [Contender(name, partial(PEERS[name], cell), error) for name in names]
+            error = partial(relative_error, expected=problem.exact())
+            own = partial(hetune_layer, problem, backend=TritonBackend())
+            peers = [
+                Contender(each.name, partial(each.build, problem), error)
+                for each in matching(candidates(layer), compiled=False, only=("pyg", "expert"))
+            ]
             facts = {"nodes": nodes, "edges": edge_index.shape[1]}
             return self._compared(Contender("hetune", own, error), peers, facts)
 
@@ -163,17 +158,7 @@ class Comparisons:
         return {**record, **turns["it"], "beside_ms": beside, "ratio": ratio}
 
 
-class _Own(NamedTuple):
-    """hetune's call, and what tells what it ran."""
-
-    run: Run
-    ran: Callable[[], str]
-
-    def __call__(self) -> Any:
-        return self.run()
-
-
-def _updating(build: Callable[[Any], Any], problem: Any) -> _Own:
+def _updating(build: Callable[[Any], Any], problem: Any) -> Own:
     """Gradients, followed by what an optimizer does with them; parameters keep their values."""
     gradients = build(problem)
     parameters = gradients.parameters
@@ -185,7 +170,7 @@ def _updating(build: Callable[[Any], Any], problem: Any) -> _Own:
             torch._foreach_add_([*parameters.values()], by, alpha=0.0)
         return found
 
-    return _Own(run, gradients.ran or (lambda: ""))
+    return Own(run, gradients.ran or (lambda: ""))
 
 
 def _exact(cell: Any, problem: Any) -> tuple[dict[str, Any], str]:

@@ -20,7 +20,12 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def slowdown(cell: Cell, peer: str) -> float | None:
-    """Median time of PyG, DGL, expert or fastest peer over hetune's; None if it has no time."""
+    """Median time of a peer over hetune's; None if it has no time.
+
+    Args:
+        cell: Of results.
+        peer: "fastest peer", "PyG" (its usual layer), or the fastest of families: "PyG or DGL".
+    """
     found = times(cell)
     own = found.get(OWN)
     match peer:
@@ -29,8 +34,8 @@ def slowdown(cell: Cell, peer: str) -> float | None:
         case "fastest peer":
             taken = best[1] if (best := best_peer(cell)) else None
         case _:
-            family = f"{peer.lower()}/"
-            mine = [t for n, t in found.items() if n.startswith(family) and n != BORROWED]
+            families = tuple(f"{family}/" for family in peer.lower().split(" or "))
+            mine = [t for n, t in found.items() if n.startswith(families) and n != BORROWED]
             taken = min(mine, default=None)
     return taken / own if own and taken else None
 
@@ -86,17 +91,11 @@ def training_table(cells: Sequence[Cell]) -> str:
 
 def homogeneous_table(cells: Sequence[Cell]) -> str:
     """Slowdown of peers on graphs of one edge type."""
-    rows = []
+    peers, rows = ("fastest peer", "PyG or DGL"), []
     for layer in dict.fromkeys(cell["layer"] for cell in cells):
         here = [cell for cell in cells if cell["layer"] == layer]
-        fastest = [
-            [min(cell["ms"][name] for name in names if name in cell["ms"]) for cell in here]
-            for names in (("pyg", "pyg adj_t", "dgl", "expert"), ("pyg", "pyg adj_t", "dgl"))
-        ]
-        own = [cell["ms"]["hetune"] for cell in here]
-        ratios = [[t / o for t, o in zip(peer, own, strict=True)] for peer in fastest]
-        rows.append([layer.upper(), *(_range(r, len(here)) for r in ratios)])
-    return table(["layer", "fastest peer", "PyG or DGL"], rows)
+        rows.append([layer.upper(), *(_spread(here, peer) for peer in peers)])
+    return table(["layer", *peers], rows)
 
 
 def compile_table(cells: Sequence[Cell]) -> str:

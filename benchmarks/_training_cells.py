@@ -16,7 +16,6 @@ from _registry import matching
 from torch import Tensor
 from torch.nn import functional
 
-import hetune
 from hetune.variants.graph.hetero import HeteroGraph
 
 _STEPS = {"step": 1, "epoch": 2, "featureless": 0}
@@ -148,13 +147,11 @@ class TrainingCell(Cell):
 
     def least_seconds(self, problem: Problem, threads: int) -> float:
         """Of forward's best variant and, in proportion, of backward; zero if no rows are given."""
-        from _bound import least_seconds_of, limits
+        from _bound import least_seconds_called
 
         layers = _STEPS[self.what]
         if not layers:
             return 0.0
-        compiled: Any = hetune.compile(problem.conv)
         typed = problem.edges if self.layer in HOMOGENEOUS else (problem.graph,)
-        scored = compiled.explain(problem.x, *typed).scored
-        least = least_seconds_of(scored.table, scored.domain, limits(threads), threads)
+        least = least_seconds_called(problem.conv, (problem.x, *typed), threads)
         return layers * (1 + _BACKWARD) * least

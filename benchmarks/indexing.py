@@ -86,33 +86,21 @@ def measure_new_graphs(edges: int, rounds: int) -> dict[str, Any]:
     Layers are compiled with ``dynamic=True``; graphs have half as many nodes as edges. With one
     thread, the process's own time is counted, which other processes disturb less.
     """
-    from torch_geometric import nn
-
     import hetune
 
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
 
-    def cost_of(run: Callable[..., object], call: list[Tensor]) -> float:
+    def cost_of(run: Callable[..., object], call: tuple[Any, ...]) -> float:
         start = clock()
         run(*call)
         return clock() - start
 
-    relations, width = 20, 64
-    layers = {
-        "RGCNConv": nn.RGCNConv(width, width, relations),
-        "GCNConv": nn.GCNConv(width, width),
-        "SAGEConv": nn.SAGEConv(width, width),
-        "GATConv": nn.GATConv(width, width // 4, heads=4),
-    }
     found = {}
-    for name, layer in layers.items():
-        layer.eval()
-        compiled = hetune.compile(layer, dynamic=True)
+    for name, (layer, drawn) in _layers(edges).items():
+        compiled = hetune.compile(layer.eval(), dynamic=True)
         times: dict[str, list[float]] = {"new": [], "again": [], "pyg": []}
         for i in range(rounds + _WARM):
-            call = [torch.randn(edges // 2, width), torch.randint(0, edges // 2, (2, edges))]
-            if name == "RGCNConv":
-                call.append(torch.randint(0, relations, (edges,)))
+            call = drawn()
             with torch.no_grad():
                 for kind, run in (("new", compiled), ("", compiled), ("again", compiled)):
                     seconds = cost_of(run, call)
@@ -122,6 +110,33 @@ def measure_new_graphs(edges: int, rounds: int) -> dict[str, Any]:
             times["pyg"] += [pyg] * (i >= _WARM)
         found[name] = {kind: statistics.median(seconds) for kind, seconds in times.items()}
     return found
+
+
+def _layers(edges: int) -> dict[str, tuple[torch.nn.Module, Callable[[], tuple[Any, ...]]]]:
+    """PyG's layers, and what draws what they are called with."""
+    from torch_geometric import nn
+
+    nodes, relations, width = edges // 2, 20, 64
+    triples = [("a", "0", "b"), ("b", "1", "a"), ("a", "2", "a"), ("b", "3", "b")]
+
+    def flat() -> tuple[Tensor, ...]:
+        return torch.randn(nodes, width), torch.randint(0, nodes, (2, edges))
+
+    def by_type() -> tuple[dict[Any, Tensor], ...]:
+        counts = {"a": nodes // 2, "b": nodes // 2}
+        ends = {triple: torch.randint(0, nodes // 2, (2, edges // 4)) for triple in triples}
+        return {name: torch.randn(count, width) for name, count in counts.items()}, ends
+
+    return {
+        "RGCNConv": (
+            nn.RGCNConv(width, width, relations),
+            lambda: (*flat(), torch.randint(0, relations, (edges,))),
+        ),
+        "GCNConv": (nn.GCNConv(width, width), flat),
+        "SAGEConv": (nn.SAGEConv(width, width), flat),
+        "GATConv": (nn.GATConv(width, width // 4, heads=4), flat),
+        "HGTConv": (nn.HGTConv(width, width, (["a", "b"], triples), heads=4), by_type),
+    }
 
 
 def _summary(seconds: Sequence[float]) -> dict[str, Any]:

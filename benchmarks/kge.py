@@ -16,13 +16,14 @@ from typing import Any
 
 import _peer_tables as tables
 import torch
+from _cells import AnyCell
 from _graphs import data_folder, names
 from _measure import geometric_mean
 from _peers.kge import SCORES, KgeProblem, Score3, candidates
 from _peers.problem import Candidate
 from _registry import matching
 from _results import OWN, times
-from peers import RESULTS, _numbers, parser
+from peers import RESULTS, numbers, parser
 
 from hetune.variants.graph.generate import generate
 from hetune.variants.graph.hetero import HeteroGraph
@@ -33,7 +34,7 @@ _LIBRARIES = ("pykeen/", "pyg/", "dgl/")
 
 
 @dataclass(frozen=True)
-class KgeCell:
+class KgeCell(AnyCell):
     """A score on batches of a graph: enough to build the same problem in any process."""
 
     layer: str
@@ -64,11 +65,6 @@ class KgeCell:
         """Those that the score has."""
         found = matching(candidates(self.layer), compiled=compiled, only=only)
         return [replace(c, build=partial(self._run, c.build)) for c in found]
-
-    def find(self, name: str) -> Candidate:
-        """The candidate of that name."""
-        [found] = self.candidates(compiled=True, only=[name])
-        return found
 
     def _run(self, make: Callable[[KgeProblem], Score3], problem: KgeProblem) -> Any:
         torch._dynamo.reset()
@@ -102,10 +98,6 @@ class KgeCell:
         ]
         return max(float((got.double() - w).abs().max() / w.abs().max()) for got, w in pairs)
 
-    def facts(self, run: Any) -> dict[str, Any]:
-        """Nothing."""
-        return {}
-
     def least_seconds(self, problem: KgeProblem, threads: int) -> float:
         """Not known."""
         return 0.0
@@ -115,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what is missing in the results file; print the tables."""
     line = parser()
     line.add_argument("--what", type=names, default=["scores", "step"])
-    line.add_argument("--batches", type=_numbers, default=[1024, 4096, 16384])
+    line.add_argument("--batches", type=numbers, default=[1024, 4096, 16384])
     line.add_argument("--out", type=Path, default=RESULTS / "kge.json")
     line.set_defaults(layers=list(SCORES), widths=[64, 256], budget=10.0)
     options = line.parse_args(arguments)

@@ -10,8 +10,9 @@ that the output file already holds for this machine and commit are kept.
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from _graphs import NAMES, names
 from _peers.problem import LAYERS
@@ -41,12 +42,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line, but for where results go."""
+def numbers(text: str) -> list[int]:
+    """What a command line names, comma after comma."""
+    return [int(name) for name in names(text)]
+
+
+def parser(widths: Callable[[str], Any] = numbers) -> argparse.ArgumentParser:
+    """The command line, but for where results go.
+
+    Args:
+        widths: Reads `--widths`.
+    """
     line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     line.add_argument("--layers", type=names, default=list(LAYERS))
     line.add_argument("--graphs", type=names, default=[], help="all if left out")
-    line.add_argument("--widths", type=_numbers, default=[64])
+    line.add_argument("--widths", type=widths, default=[64])
     line.add_argument("--heads", type=int, default=1, help="of RGAT and HGT")
     line.add_argument("--rounds", type=int, default=7)
     line.add_argument("--threads", type=int, default=os.cpu_count() or 1)
@@ -61,10 +71,6 @@ def parser() -> argparse.ArgumentParser:
     line.add_argument("--fresh", action="store_true", help="measure all cells again")
     line.add_argument("--table", action="store_true", help="only print what the file holds")
     return line
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(name) for name in names(text)]
 
 
 if __name__ == "__main__":

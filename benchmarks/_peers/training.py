@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from _homogeneous_peers import Cell, dgl_layer
 from _results import PYG
 from torch import Tensor
 from torch.nn import functional
@@ -15,6 +14,7 @@ from torch.nn import functional
 from _peers import _torch_training as expert
 from _peers._pairs import mean_weights
 from _peers.dgl import LIGHT_HGT, dgl_graph, hgt_conv, rel_graph_conv
+from _peers.homogeneous import HomogeneousProblem, dgl_layer
 from _peers.problem import HOMOGENEOUS, Candidate, Layer, Problem
 from _peers.pyg import _fast_module
 from _peers.torch_expert import _SIDES
@@ -136,9 +136,9 @@ def _gat(problem: Problem) -> Callable[[Tensor], Tensor]:
     return run
 
 
-def _cell(problem: Problem) -> Cell:
+def _cell(problem: Problem) -> HomogeneousProblem:
     width, nodes = problem.width, problem.graph.num_nodes
-    return Cell(problem.layer, width, width, problem.edge_index, nodes)
+    return HomogeneousProblem(problem.layer, width, width, problem.edge_index, nodes)
 
 
 def candidates(layer: Layer) -> list[Candidate]:

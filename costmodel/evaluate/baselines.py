@@ -19,6 +19,7 @@ from hetune.costmodel.evaluate import noise
 from hetune.costmodel.evaluate.metrics import ROOFLINE, Chooser, Trial
 from hetune.costmodel.features.devices import Rates, default_rates, roofline_of
 from hetune.costmodel.features.graph import NAMES
+from hetune.costmodel.model.ties import offered_of
 from hetune.costmodel.problems import Problem
 from hetune.variants.passes.choices import Placement, SumChoices
 from hetune.variants.plan.choices import Choices, PlanChoices, ProgramChoices, SiteChoices
@@ -117,7 +118,7 @@ def by_graph(training: Sequence[Problem]) -> Chooser:
 
 
 def roofline(machine: Rates) -> Chooser:
-    """The analytic model's predictions."""
+    """The analytic model's predictions of what is offered."""
 
     def predict(problem: Problem) -> Mapping[str, float]:
         counts = [len(candidate.launches) for candidate in problem.candidates]
@@ -125,7 +126,9 @@ def roofline(machine: Rates) -> Chooser:
         seconds = roofline_of(columns, machine, problem.threads)
         owner = np.repeat(np.arange(len(counts)), counts)
         totals = np.bincount(owner, seconds, minlength=len(counts))
-        return {c.variant: float(t) for c, t in zip(problem.candidates, totals, strict=True)}
+        offered = offered_of(problem, machine)
+        found = zip(problem.candidates, totals.tolist(), offered, strict=True)
+        return {candidate.variant: total for candidate, total, is_offered in found if is_offered}
 
     return predict
 

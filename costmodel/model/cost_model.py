@@ -22,7 +22,7 @@ from hetune.costmodel.model import train
 from hetune.costmodel.model.manifest import FORMAT, FittedFamily, ModelManifest, TrainingData
 from hetune.costmodel.model.preparation import fit_preparation
 from hetune.costmodel.model.regressor import Target
-from hetune.costmodel.model.ties import LEAST_TIES, default_of, tie_of, unless_tied
+from hetune.costmodel.model.ties import LEAST_TIES, default_of, offered_of, tie_of, unless_tied
 from hetune.costmodel.model.train import FamilyModel, HeldOut
 from hetune.costmodel.model.training_rows import TrainingRows, Weighting
 from hetune.costmodel.problems import LaunchBatch, Problem
@@ -175,7 +175,7 @@ class CostModel:
         return result
 
     def contributions(self, launches: LaunchBatch, machine: Rates) -> Contributions:
-        """What each feature adds to the prediction of each launch: XGBoost's own SHAP values.
+        """What each feature adds to the prediction of each launch: SHAP values.
 
         Takes what `predict` takes. Where the roofline model answers, all of it is in the base.
         """
@@ -207,7 +207,9 @@ class CostModel:
 
         Takes what `totals` takes.
         """
-        chosen = unless_tied(*self._totals(problem, machine), default_of(problem), self.tie)
+        seconds, roofline = self._totals(problem, machine)
+        seconds[~offered_of(problem, machine or self.manifest.machine)] = np.inf
+        chosen = unless_tied(seconds, roofline, default_of(problem), self.tie)
         return problem.candidates[chosen].variant
 
     def _totals(

@@ -20,12 +20,16 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hetune.costmodel.features.devices import Rates
 from hetune.costmodel.features.graph import side
 from hetune.costmodel.problems import Problem
 from hetune.variants.kernel.device import Device
 from hetune.variants.plan.sides import default_variant
 from hetune.variants.plan.variants import variants_of
+from hetune.variants.runtime.gpu_roofline import GpuModel
+from hetune.variants.runtime.launch_columns import COLUMNS
 
+_TABLE = COLUMNS.index("table_bytes")
 _TIES = tuple(1 + percent / 100 for percent in range(21))
 LEAST_TIES: Mapping[Device, float] = MappingProxyType({"cpu": 1.12, "cuda": 1.0})
 """What times of variants move by from one session to the next, which one session cannot tell.
@@ -38,7 +42,7 @@ def unless_tied(seconds: ArrayLike, roofline: ArrayLike, default: int | None, ti
     """The position of the least time, or of the default variant's where the two are tied.
 
     Args:
-        seconds: Of each variant; float64 [variants].
+        seconds: Of each variant, infinite if it is not offered; float64 [variants].
         roofline: What the roofline model says; float64 [variants].
         default: Position of the default variant; None if it is not among them.
         tie: How many times as long as the least it may take.
@@ -73,6 +77,18 @@ def tie_of(regrets: Callable[[float], NDArray[np.float64]], device: Device) -> f
     bound = best.mean() + best.std() / math.sqrt(best.size)
     found = max(tie for tie, loss in losses.items() if loss.mean() <= bound)
     return max(found, LEAST_TIES[device])
+
+
+def offered_of(problem: Problem, machine: Rates) -> NDArray[np.bool_]:
+    """Which of a problem's candidates may be chosen: see `MachineModel.offers`; bool [variants]."""
+    if isinstance(machine, GpuModel):
+        return np.ones(len(problem.candidates), bool)
+    variants = variants_of(problem.program.program, problem.device)
+    special = {each.id for each in variants if each.choices.plan.scores_edges}
+    tables = [sum(launch.columns[_TABLE] for launch in c.launches) for c in problem.candidates]
+    scores_edges = np.array([c.variant in special for c in problem.candidates])
+    found: NDArray[np.bool_] = machine.offers(scores_edges, np.array(tables))
+    return found
 
 
 def default_of(problem: Problem) -> int | None:

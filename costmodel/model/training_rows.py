@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hetune.costmodel.features.devices import Rates, device_of, features_of
 from hetune.costmodel.model.overhead import Overhead
-from hetune.costmodel.model.ties import default_of, unless_tied
+from hetune.costmodel.model.ties import default_of, offered_of, unless_tied
 from hetune.costmodel.problems import Problem
 from hetune.variants.errors import ModelError
 from hetune.variants.kernel.device import Device
@@ -40,6 +40,7 @@ class Candidates:
         seconds: Measured time of a whole run; float64 [variants].
         roofline: What the roofline model says of it; float64 [variants].
         default: Which of them is the layer's default variant; None if that was not measured.
+        offered: Which of them may be chosen; bool [variants].
     """
 
     rows: NDArray[np.int64]
@@ -48,6 +49,7 @@ class Candidates:
     seconds: NDArray[np.float64]
     roofline: NDArray[np.float64]
     default: int | None
+    offered: NDArray[np.bool_]
 
     def totals(self, by_row: NDArray[np.float64], overhead: Overhead) -> NDArray[np.float64]:
         """Time of each variant, from that of each row and what goes beyond the rows."""
@@ -56,7 +58,7 @@ class Candidates:
 
     def regret(self, by_row: NDArray[np.float64], overhead: Overhead, tie: float = 1.0) -> float:
         """Measured time of the variant that would be chosen, by that of the fastest."""
-        totals = self.totals(by_row, overhead)
+        totals = np.where(self.offered, self.totals(by_row, overhead), np.inf)
         chosen = unless_tied(totals, self.roofline, self.default, tie)
         return float(self.seconds[chosen] / self.seconds.min())
 
@@ -122,7 +124,7 @@ class TrainingRows:
             families=np.array([family for c in collected for family in c.families]),
             groups=np.repeat(groups, np.diff(starts)),
             problems=tuple(
-                c.candidates(int(start), roofline)
+                c.candidates(int(start), roofline, machine)
                 for c, start, (_, roofline) in zip(collected, starts[:-1], seen, strict=True)
             ),
             overhead=Overhead.fit(problems),
@@ -157,12 +159,13 @@ class _Collected:
         self.seconds = np.exp(np.bincount(self._rows, np.multiply(logs, weights)) / sums)
         self.weights = sums if weighting is Weighting.EVEN else sums / sums.sum()
 
-    def candidates(self, start: int, roofline: NDArray[np.float64]) -> Candidates:
+    def candidates(self, start: int, roofline: NDArray[np.float64], machine: Rates) -> Candidates:
         """The problem's variants, with its rows numbered from `start`.
 
         Args:
             start: The first row's number.
             roofline: What the roofline model says of the problem's rows.
+            machine: That they were measured on.
         """
         candidates = self._problem.candidates
         return Candidates(
@@ -172,6 +175,7 @@ class _Collected:
             np.array([c.seconds for c in candidates]),
             np.bincount(self._owners, roofline[self._rows]).astype(np.float64),
             default_of(self._problem),
+            offered_of(self._problem, machine),
         )
 
 

@@ -262,8 +262,8 @@ class Selector:
     def warm_up(self, layer: nn.Module | None = None, precision: Precision = "float32") -> Choice:
         """Chooses for a graph of one edge, so that nothing has to be waited for afterwards.
 
-        The first choice compiles what computes features and asks trees, and reads these; the first
-        one for a layer plans its variants.
+        The first choice compiles what computes features and asks trees; the first one for a layer
+        plans its variants.
 
         Args:
             layer: As of `choose`; if None a layer whose launches are of every kernel family.
@@ -351,15 +351,16 @@ class Selector:
         launched = table.totals(launches + model.launch_seconds * runs)
         seconds = _finite(launched + model.run_seconds)
         prepare = _finite(model.prepare_seconds(table.preparation(domain)))
-        replays = None
+        replays = offered = None
         if isinstance(self.machine, GpuModel):
             replays = replay_seconds(table, batch.columns, launches, self.machine)
             replays = _finite(replays + model.run_seconds)
+        else:
+            offered = table.offered(batch.columns, self.machine)
         default, lacking = table.default, model.lacks(batch.families)
         agreed = faster_by_roofline(table.totals(roofline * runs), default)
-        return CostEstimates(
-            seconds, launches, prepare, LEARNED, replays, default, model.tie, agreed, lacking
-        )
+        ties = default, model.tie, agreed
+        return CostEstimates(seconds, launches, prepare, LEARNED, replays, *ties, lacking, offered)
 
     def _report(self, why: Exception | str) -> None:
         known = isinstance(why, str | HetuneError)

@@ -28,6 +28,7 @@ def problem(
     etypes: int = 4,
     largest: int = 50,
     share: float = 0.5,
+    table: float = 0.0,
 ) -> Problem:
     """A problem from its variants' seconds; each runs one launch.
 
@@ -45,6 +46,7 @@ def problem(
         etypes: Relations of the graph.
         largest: Edges of its largest relation.
         share: Of its edges, those that hybrid plans transform on the source side.
+        table: Bytes of the rows that its launches read at sources.
     """
     known = {
         "num_nodes": nodes,
@@ -61,7 +63,11 @@ def problem(
         machine="m",
         candidates=tuple(
             CandidateSample(
-                name, t, t * iqr, (launch(t, (work or {}).get(name, 1e9)),), error=t * iqr / 2
+                name,
+                t,
+                t * iqr,
+                (launch(t, (work or {}).get(name, 1e9), table=table),),
+                error=t * iqr / 2,
             )
             for name, t in times.items()
         ),
@@ -77,7 +83,7 @@ def program(label: str, d_in: int = 64, d_out: int = 64) -> LabeledProgram:
     return LabeledProgram.of(rgcn_program(d_in, d_out, "add", root=False, bias=False), label)
 
 
-def launch(seconds: float, flops: float, family: str = "fused") -> LaunchSample:
+def launch(seconds: float, flops: float, family: str = "fused", table: float = 0.0) -> LaunchSample:
     """A launch of so many FLOPs in matrix products, in one block."""
-    columns = {"matrix_flops": flops, "blocks": 1.0, "kernels": 1.0}
+    columns = {"matrix_flops": flops, "blocks": 1.0, "kernels": 1.0, "table_bytes": table}
     return LaunchSample(family, tuple(columns.get(name, 0.0) for name in COLUMNS), seconds)

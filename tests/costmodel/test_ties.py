@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from hetune.costmodel.evaluate.baselines import roofline
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import ModelManifest
-from hetune.costmodel.model.ties import default_of, tie_of, unless_tied
+from hetune.costmodel.model.ties import default_of, offered_of, tie_of, unless_tied
 from hetune.variants.frontend.presets import labeled_preset, preset_program
 from hetune.variants.plan.sides import default_variant
 from hetune.variants.plan.variants import variants_of
@@ -40,6 +40,17 @@ def test_the_default_runs_unless_another_is_faster_by_more_than_the_tie_or_by_bo
     seconds, roofline, default, tie, expected
 ):
     assert unless_tied(seconds, roofline, default, tie) == expected
+
+
+def test_scores_on_edges_are_offered_where_rows_of_sources_fit_no_cache():
+    plan = "dst+weights-first+edge-scores+one-pass/b1024"
+    measured = problem({plan: 1.0, "hybrid+weights-first/b1024": 2.0}, layer="rgat")
+    larger = problem({plan: 1.0, "hybrid+weights-first/b1024": 2.0}, layer="rgat", table=2**26)
+    assert offered_of(measured, MACHINE).tolist() == [False, True]
+    assert offered_of(larger, MACHINE).tolist() == [True, True]
+    assert offered_of(larger, replace(MACHINE, shared_bytes=2**26)).tolist() == [False, True]
+    assert roofline(MACHINE)(measured).keys() == {"hybrid+weights-first/b1024"}
+    assert plan in roofline(MACHINE)(larger)
 
 
 def losing(slope: float, free: float = 1.0):
@@ -81,18 +92,17 @@ def test_the_default_variant_on_one_side_is_the_plan_of_that_side(share, plan):
 def with_default(numbers, tie):
     """Problems whose fifth candidate is the default one, and a model with a tie."""
     renamed = [
-        dataclasses.replace(
+        replace(
             each,
             program=labeled_preset("rgcn", 64, 64),
             candidates=tuple(
-                dataclasses.replace(c, variant=DEFAULT) if i == 4 else c
-                for i, c in enumerate(each.candidates)
+                replace(c, variant=DEFAULT) if i == 4 else c for i, c in enumerate(each.candidates)
             ),
         )
         for each in numbers
     ]
     model = small_model()
-    return renamed, CostModel(model.families, dataclasses.replace(model.manifest, tie=tie))
+    return renamed, CostModel(model.families, replace(model.manifest, tie=tie))
 
 
 @pytest.mark.parametrize("tie", [1.0, 1.3, 1e9])

@@ -20,6 +20,8 @@ from hetune.variants.partition.journal import locked
 from hetune.variants.partition.partitions import GraphPartitions
 from hetune.variants.testing.graphs import typed_graph
 
+from ._disk import full_disk
+
 GRAPH = typed_graph([300, 200], [(0, 1, 900), (1, 0, 900), (0, 0, 2000), (1, 1, 9)])
 COLUMNS = {name: getattr(GRAPH, name).numpy() for name in ("src", "dst", "etype")}
 
@@ -140,3 +142,21 @@ def test_one_process_at_a_time_writes_a_folder(tmp_path):
     np.save(path, np.zeros((2, 0), int))
     nothing = partition_edges(path, folder)
     assert (nothing.num_nodes, nothing.num_edges, nothing.bounds.tolist()) == (0, 0, [0])
+
+
+@pytest.mark.parametrize(("room", "size"), [(3000, 400), (20_000, 1)])
+def test_a_full_disk_leaves_no_edges_behind(tmp_path, room, size):
+    """There is no room for the columns, or for these alone."""
+    path, folder = written(".npy", tmp_path), tmp_path / "parts"
+    options = {"num_nodes": 1 << 17, "size": size}
+    partition_edges(path, folder, **options)  # of an earlier graph
+    sizes = [file.stat().st_size for file in (folder / "src.npy", folder / "edges.json")]
+    assert sizes[0] < room < sizes[1] or room < sizes[0]
+    with full_disk(room):
+        partition_edges(path, folder, **options)
+    assert not [*folder.glob("*.npy")]
+    with pytest.raises(GraphFileError, match="does not exist"):
+        EdgeFolder(folder)
+    found = partition_edges(path, folder, **options)
+    found.verify()
+    assert found.edges(0, len(found.bounds) - 1).src.tolist() != []

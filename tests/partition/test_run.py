@@ -2,10 +2,7 @@
 
 import json
 import os
-import resource
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +23,8 @@ from hetune.variants.partition.row_files import RowWriter, identity_of, open_row
 from hetune.variants.partition.row_streams import RowStream, pack
 from hetune.variants.partition.run import Progress, run_partitions
 from hetune.variants.testing.graphs import typed_graph
+
+from ._disk import full_disk
 
 WIDTH = 32
 MEMORY = 350_000
@@ -73,7 +72,7 @@ def in_memory(layer: hetune.CompiledLayer, x: Tensor, variant: str | None = None
 def part_rows(
     layer: PartitionedLayer, first: int, last: int, variant: str | None = None
 ) -> tuple[Tensor, str]:
-    inputs = read_part(layer, PARTS, (X.numpy(),), first, last, 1 << 30)
+    inputs = read_part(layer, PARTS, (X.numpy(),), first, last, 1 << 30, variant)
     return run_part(layer, PARTS, inputs, 1 << 30, variant)
 
 
@@ -164,6 +163,28 @@ def test_an_interrupted_model_goes_on_where_it_stopped(ending, tmp_path, monkeyp
     assert np.array_equal(rows, wanted)
 
 
+def test_parts_grow_again_after_one_that_did_not_fit(tmp_path, monkeypatch):
+    compiled, compute, tried = layer("rgcn"), executor.run_part, list[int]()
+    even = typed_graph([300, 200], [(0, 1, 900), (1, 0, 900), (0, 0, 2000), (1, 1, 9)])
+
+    def scarce(given, partitions, inputs, *rest):
+        tried.append(inputs.part.graph.num_edges)
+        if len(tried) == 1 and is_scarce:
+            raise MemoryLimitError("no room")
+        return compute(given, partitions, inputs, *rest)
+
+    monkeypatch.setattr(executor, "run_part", scarce)
+    monkeypatch.setattr(run, "RECOVERY", 1.5)
+    lengths, found = list[int](), list[np.ndarray]()
+    for is_scarce in (False, True):
+        tried.clear()
+        given = compiled, GraphPartitions(even, 20), X, tmp_path / f"{is_scarce}.npy"
+        found.append(run_partitions(*given, memory=100_000, variant="dst/b1024"))
+        lengths.append(len(tried))
+    assert np.array_equal(*found)
+    assert lengths[0] < lengths[1] < 1.5 * lengths[0], lengths
+
+
 def test_features_may_be_bfloat16():
     half = X.bfloat16()
     assert np.array_equal(open_rows(half, len(X)), half.float().numpy())
@@ -249,18 +270,6 @@ def perform(folder: str, progress: Progress | None = None) -> np.ndarray:
     """A run that takes several parts."""
     out, options = Path(folder, "out.npy"), {"memory": MEMORY, "progress": progress}
     return run_partitions(layer("rgcn"), PARTS, X, out, variant="dst/b1024", **options)
-
-
-@contextmanager
-def full_disk(size: int) -> Iterator[None]:
-    """The limit on a file's size stands for it: the system refuses the space."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        with pytest.raises(PartitionError, match="free some space and run it again"):
-            yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_a_full_disk_is_told_before_anything_is_computed(tmp_path):

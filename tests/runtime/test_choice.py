@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from hetune.variants.frontend.layers import rgcn_program
+from hetune.variants.frontend.presets import preset_program
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.reverse import reversed_graph
 from hetune.variants.plan.sides import run_on
@@ -37,6 +39,21 @@ def plan_of(graph: HeteroGraph) -> str:
 def test_the_side_with_fewer_pairs_is_transformed():
     assert plan_of(fan_out(40000)) == "src"
     assert plan_of(fan_in(40000)) == "dst"
+
+
+def test_scores_stay_on_edges_only_where_rows_of_sources_fit_no_cache():
+    graph, variants = fan_in(40000), variants_of(preset_program("rgat", 64, 64), "cpu")
+    rows = graph.num_nodes * 64 * 4
+    # Arithmetic is free here, so that reading rows once is predicted to pay on any graph.
+    free = MachineModel(vector_flops=math.inf, matrix_flops=math.inf, special=math.inf)
+    for shared, is_chosen in ((rows - 1, True), (rows, False)):
+        choice = choose(variants, graph, RooflineEstimator(replace(free, shared_bytes=shared)))
+        first = choice.candidates[0].id
+        assert "edge-scores" in first
+        assert (choice.id == first) is is_chosen
+        assert ("(pays where rows" in str(choice)) is not is_chosen
+    [alone] = (v for v in variants if v.id == first)
+    assert choose((alone,), graph, RooflineEstimator()).id == first
 
 
 @pytest.mark.parametrize("name", AWKWARD)

@@ -18,11 +18,14 @@ geometric = pytest.importorskip("torch_geometric.nn")
 pytestmark = pytest.mark.usefixtures("no_grad")
 
 NODES, EDGES, WIDTH = 90, 400, 7
+SIZES = {"a": 50, "b": 40, "c": 0}
+METADATA = list(SIZES), [("a", "to", "b"), ("b", "to", "a"), ("a", "in", "a"), ("c", "in", "a")]
 LAYERS = {
     "gcn": lambda: geometric.GCNConv(WIDTH, 8),
     "mean": lambda: geometric.SAGEConv(WIDTH, 8),
     "two features": lambda: geometric.GATConv(WIDTH, 4, heads=2),
     "types": lambda: geometric.RGCNConv(WIDTH, 8, 3),
+    "dictionaries": lambda: geometric.HGTConv({"a": WIDTH, "b": 6, "c": 7}, 8, METADATA, heads=2),
 }
 
 
@@ -43,9 +46,28 @@ GRAPHS = {
 
 
 def called(module, edge_index):
+    if isinstance(module, geometric.HGTConv):
+        return by_type(module, edge_index)
     x = torch.randn(NODES, WIDTH)
     types = isinstance(module, geometric.RGCNConv)
     return x, edge_index, *([torch.randint(0, 3, edge_index.shape[1:])] if types else [])
+
+
+def by_type(module, edge_index):
+    """The last edge type is not there, and the last node type has no nodes."""
+    x = {name: torch.randn(count, module.in_channels[name]) for name, count in SIZES.items()}
+    parts = edge_index.tensor_split(3, 1)
+    edges = {
+        key: torch.stack([ids % SIZES[name] for ids, name in zip(part, key[::2], strict=True)])
+        for key, part in zip(METADATA[1], parts, strict=False)
+    }
+    return x, edges
+
+
+def same(found, expected):
+    if isinstance(found, dict):
+        return [*found] == [*expected] and all(same(found[key], expected[key]) for key in found)
+    return torch.equal(found, expected)
 
 
 @pytest.fixture
@@ -80,9 +102,9 @@ def test_they_have_the_bits_of_runs_on_graphs(module, runs):
         before, given = runs[0], called(module, made())
         new = layer(*given)
         assert runs[0] == before + 1, name
-        assert torch.equal(new, layer(*given)), name  # what comes back has a graph object
+        assert same(new, layer(*given)), name  # what comes back has a graph object
         assert runs[0] == before + 1
-        assert torch.equal(new, layer(*given)), name
+        assert same(new, layer(*given)), name
 
 
 def test_whatever_changes_is_seen(gcn, runs):
@@ -130,6 +152,18 @@ def test_ids_are_checked(wrong, runs):
     with pytest.raises(GraphError, match="edge_type has shape"):
         layer(x, drawn(2, EDGES), types[:-1])
     assert runs == [1]
+
+
+@pytest.mark.parametrize("wrong", [-1, SIZES["b"]])
+def test_ids_are_checked_by_type(wrong, runs):
+    layer = compile_layer(randomized(LAYERS["dictionaries"]()), dynamic=True)
+    for _ in range(4):
+        layer(*called(layer.module, drawn(2, EDGES)))
+    x, edges = called(layer.module, drawn(2, EDGES))
+    edges["a", "to", "b"][1, 7] = wrong
+    with pytest.raises(GraphError, match=rf"\[1, 7\] is {wrong}"):
+        layer(x, edges)
+    assert runs == [2]
 
 
 def test_what_outgrows_float32_is_left_to_the_module(gcn, runs):

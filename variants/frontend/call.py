@@ -3,36 +3,41 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.reused_index import EdgePart
 
 RepeatReader = Callable[[tuple[Any, ...]], "Call | None"]
 """Reads the arguments of a repeated call; None where the module has changed."""
 
+Ids = tuple[Tensor, Tensor, Tensor]
+"""Sources, destinations and types, integers [E]."""
+
 
 class LooseEdges(NamedTuple):
-    """Edges among nodes of one type, and all that a program needs beside, without a graph.
+    """Edges, and all that a program needs beside, without a graph.
 
     Attributes:
-        src: Sources, integers [E].
-        dst: Destinations.
-        etype: Types; all 0 if None.
-        num_nodes: N.
+        parts: The edges, one part after the other.
+        nodes: How many there are of each type.
         rows: Features and constants by name, [rows, *row shape].
-        shape: Of a row of what the call returns.
+        result: What the call returns, of the program's result [N, width].
     """
 
-    src: Tensor
-    dst: Tensor
-    etype: Tensor | None
-    num_nodes: int
+    parts: Sequence[EdgePart]
+    nodes: Sequence[int]
     rows: Mapping[str, Tensor]
-    shape: tuple[int, ...]
+    result: Callable[[Tensor], Any]
+
+    @property
+    def num_edges(self) -> int:
+        """E."""
+        return sum(part.src.numel() for part in self.parts)
 
 
 class Call(ABC):
@@ -112,6 +117,10 @@ class Call(ABC):
 
     def loose_edges(self) -> LooseEdges | None:
         """What to run on without making a graph; None where that takes one. Nothing is checked."""
+        return None
+
+    def edge_batch(self) -> tuple[Ids, Mapping[str, Tensor]] | None:
+        """Edges, and features by name, where each call has edges of its own. Nothing is checked."""
         return None
 
     def gradient_refusal(self) -> str | None:

@@ -14,11 +14,11 @@ from hetune.variants.errors import GraphError, InputError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.frontend.call import Call, LooseEdges, RepeatReader
 from hetune.variants.frontend.edge_errors import check_edge_dict, check_edge_tensors
+from hetune.variants.frontend.loose_edges import joined, loose_edges
 from hetune.variants.frontend.tracing.arguments import as_plain, of_one_width
 from hetune.variants.frontend.tracing.sparse_tensors import is_sparse, made_of
 from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph import CanonicalEtype, HeteroGraph, from_edge_index_dict
-from hetune.variants.graph.lazy_tensors import is_lazy
 from hetune.variants.graph.reverse import reversed_graph
 
 _INTEGERS = torch.int16, torch.int32, torch.int64
@@ -114,21 +114,15 @@ class LayerCall(Call):
         adapter, (x, *edges) = self._adapter, args
         if x is not self.x:
             return None
-        if len(edges) == 1 and edges[0] is self._edges:
+        if len(edges) == 1 and _are_same(edges[0], self._edges):
             return lambda args: LayerCall(adapter, *args)
         if isinstance(self._edges, tuple) and [*map(id, edges)] == [*map(id, self._edges)]:
             return lambda args: LayerCall(adapter, args[0], (args[1], args[2]))
         return None
 
     def loose_edges(self) -> LooseEdges | None:
-        """Where edge tensors of a layer with one type of nodes were given."""
-        adapter, x, edges = self._adapter, self.x, self._edges
-        if not (isinstance(x, Tensor) and isinstance(edges, tuple) and adapter.takes_any_graph):
-            return None
-        if edges[1].shape != edges[0].shape[1:] or x.shape[1:] != (adapter.width,):
-            return None
-        src, dst = reversed(tuple(edges[0])) if adapter.is_reversed else tuple(edges[0])
-        return LooseEdges(src, dst, edges[1], len(x), {"x": x}, (adapter.result_width,))
+        """Where edge tensors were given."""
+        return loose_edges(self._adapter, self.x, self._edges)
 
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Tensor | dict[str, Tensor]:
         """The result [N, width] as the call wants it: dictionaries get views per node type."""
@@ -141,6 +135,15 @@ class LayerCall(Call):
             for name in self._adapter.result_types
             if name in self.x
         }
+
+
+def _are_same(edges: object, known: object) -> bool:
+    """Whether these are edges, or edges of each type, that were read as they were given."""
+    if edges is known:
+        return True
+    if not (isinstance(edges, Mapping) and isinstance(known, Mapping)):
+        return False
+    return [*edges] == [*known] and all(edges[key] is known[key] for key in edges)
 
 
 def flattened(rows: Tensor) -> Tensor:
@@ -380,21 +383,3 @@ def _concatenated(
     if not parts:
         return torch.empty(0, width, dtype=torch.float32, device=graph.device)
     return joined(of_one_width(parts, width))
-
-
-def joined(parts: list[Tensor]) -> Tensor:
-    """The rows of all parts: a view where they lie one after the other, as views of one tensor do.
-
-    So do the results of a layer before this one.
-    """
-    if torch.is_grad_enabled() or any(map(is_lazy, parts)):
-        return torch.cat(parts)
-    first, end = parts[0], parts[0].storage_offset()
-    for part in parts:
-        same = part.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
-        same = same and part.dtype is first.dtype
-        if not (same and part.is_contiguous() and part.storage_offset() == end):
-            return torch.cat(parts)
-        end += part.numel()
-    rows = sum(part.shape[0] for part in parts)
-    return first.as_strided((rows, first.shape[1]), (first.shape[1], 1))

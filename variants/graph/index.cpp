@@ -749,39 +749,60 @@ EXPORT int64_t hetune_index_scaled_edges(const int64_t* ids, int64_t row_stride,
 
 // hetune_index_small of ids as they are given, checked, and written where launches read it.
 //
-// `given` has the address, bytes and stride of sources, destinations and types (address 0: all are
-// of type 0); edges, nodes, etypes, wanted_blocks, groups and fields; room for int32 [3 * edges],
-// where indexes and what is found go. Then come pairs of addresses and numbers: of as many pointers
+// `given` has groups, fields, etypes and node types; room for int32 [3 * edges], where indexes, what
+// is found and the type of each node go; edges, how many parts they have, wanted_blocks, and the
+// nodes of each type. Each part has the address, bytes and stride of its sources,
+// destinations and types (address 0: the type comes in place of the bytes), how many there are, and
+// the types of nodes at both ends. Then come pairs of addresses and numbers: of as many pointers
 // as `pointers` says, with places of fields, and of `counts`, with places in what is found. Returns
 // a negative number where an id is out of range, too.
-EXPORT int64_t hetune_index_rebind(const int64_t* given, int64_t pointers, int64_t counts) {
-    const int64_t edges = given[9], nodes = given[10], etypes = given[11];
-    int32_t* const ids = reinterpret_cast<int32_t*>(given[15]);
-    int32_t* const out = reinterpret_cast<int32_t*>(given[16]);
-    int64_t* const found = reinterpret_cast<int64_t*>(given[17]);
-    for (int64_t column = 0; column < 3; ++column) {
-        const int64_t* const told = given + 3 * column;
-        int32_t* const own = ids + column * edges;
-        if (told[0] == 0) {
-            std::fill(own, own + edges, 0);
-            continue;
+EXPORT int64_t hetune_index_rebind(const int64_t* given, const int64_t* part, const int64_t* bound,
+                                   int64_t pointers, int64_t counts) {
+    const int64_t etypes = given[2], ntypes = given[3], edges = given[8], parts = given[9];
+    int32_t* const ids = reinterpret_cast<int32_t*>(given[4]);
+    int32_t* const out = reinterpret_cast<int32_t*>(given[5]);
+    int64_t* const found = reinterpret_cast<int64_t*>(given[6]);
+    int32_t* const ntype = reinterpret_cast<int32_t*>(given[7]);
+    const int64_t* const count_of = given + 11;
+    return guarded([&]() -> int64_t {
+        std::vector<int64_t> first(ntypes + 1, 0);
+        for (int64_t t = 0; t < ntypes; ++t) {
+            first[t + 1] = first[t] + count_of[t];
+            std::fill(ntype + first[t], ntype + first[t + 1], static_cast<int32_t>(t));
         }
-        const void* const data = reinterpret_cast<const void*>(told[0]);
-        const int64_t limit = column == 2 ? etypes : nodes;
-        if (hetune_index_own_ids(data, told[1], told[2], edges, limit, own) < edges) return -2;
-    }
-    const int32_t ntype = 0;
-    const int64_t in_place = hetune_index_small(ids, ids + edges, ids + 2 * edges, &ntype, 0, edges,
-                                                nodes, nodes, etypes, given[12], given[13],
-                                                given[14], out, found);
-    const int64_t* pair = given + 18;
-    for (int64_t i = 0; i < pointers; ++i, pair += 2) {
-        *reinterpret_cast<int32_t**>(pair[0]) = out + found[pair[1]];
-    }
-    for (int64_t i = 0; i < counts; ++i, pair += 2) {
-        *reinterpret_cast<int64_t*>(pair[0]) = found[pair[1]];
-    }
-    return in_place;
+        int64_t done = 0;
+        for (int64_t p = 0; p < parts; ++p, part += 12) {
+            const int64_t size = part[9];
+            for (int64_t column = 0; column < 3; ++column) {
+                const int64_t* const told = part + 3 * column;
+                const void* const data = reinterpret_cast<const void*>(told[0]);
+                int32_t* const own = ids + column * edges + done;
+                if (!data) {
+                    std::fill(own, own + size, static_cast<int32_t>(told[1]));
+                    continue;
+                }
+                const bool is_node = column < 2;
+                const int64_t type = is_node ? part[10 + column] : 0;
+                const int64_t limit = is_node ? count_of[type] : etypes;
+                const int64_t right = hetune_index_own_ids(data, told[1], told[2], size, limit, own);
+                if (right < size) return -2;
+                const int32_t shift = is_node ? static_cast<int32_t>(first[type]) : 0;
+                for (int64_t i = 0; shift && i < size; ++i) own[i] += shift;
+            }
+            done += size;
+        }
+        const int64_t nodes = first[ntypes];
+        const int64_t in_place = hetune_index_small(ids, ids + edges, ids + 2 * edges, ntype, 1,
+                                                    edges, nodes, nodes, etypes, given[10],
+                                                    given[0], given[1], out, found);
+        for (int64_t i = 0; i < pointers; ++i, bound += 2) {
+            *reinterpret_cast<int32_t**>(bound[0]) = out + found[bound[1]];
+        }
+        for (int64_t i = 0; i < counts; ++i, bound += 2) {
+            *reinterpret_cast<int64_t*>(bound[0]) = found[bound[1]];
+        }
+        return in_place;
+    });
 }
 
 }  // extern "C"

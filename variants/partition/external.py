@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ def partition_edges(
 ) -> EdgeFolder:
     """Writes a folder with the edges of a file by ranges of destinations.
 
-    The file is read twice. What a crash leaves behind is no `EdgeFolder`, and is written over.
+    The file is read twice. What a crash leaves behind is no `EdgeFolder`, and is written over; an
+    error, such as a full disk, leaves no edges behind.
 
     Args:
         path: A file as of `EdgeFile`, or a folder as of `OgbFolder`.
@@ -78,19 +80,17 @@ def partition_edges(
     bounds, starts = np.minimum(cuts * _BLOCK, given), before[cuts]
     with writing(target):
         target.mkdir(exist_ok=True)
-    with writing(target), locked(target / "lock"):
+    files = [target / f"{name}.npy" for name in RangeEdges._fields]
+    with writing(target), locked(target / "lock"), _kept_if_whole(files):
         (target / RECORD).unlink(missing_ok=True)
-        shape = (int(starts[-1]),)
-        columns = RangeEdges(
-            *(allocated(target / f"{name}.npy", shape, "<i4") for name in RangeEdges._fields)
-        )
+        columns = RangeEdges(*(allocated(file, (int(starts[-1]),), "<i4") for file in files))
         kinds = _placed(source, columns, bounds, starts, offsets)
         if identity_of(source.path) != identity:
             raise _changed(source)
-        for name, column in zip(RangeEdges._fields, columns, strict=True):
+        for column, name in zip(columns, files, strict=True):
             assert isinstance(column, np.memmap)
             column.flush()
-            with (target / f"{name}.npy").open("rb") as file:
+            with name.open("rb") as file:
                 os.fsync(file.fileno())
         _types(kinds, num_etypes, len(node_counts), source).save(target / TYPES)
         stats = _relation_stats(columns, bounds, starts, num_etypes)
@@ -105,6 +105,17 @@ def partition_edges(
         }
         write_atomically(target / RECORD, json.dumps(sealed(record)).encode(), 0o644)
     return EdgeFolder(target)
+
+
+@contextmanager
+def _kept_if_whole(files: list[Path]) -> Iterator[None]:
+    """Takes no room on a disk that may be full, if they are not finished."""
+    try:
+        yield
+    except BaseException:
+        for file in files:
+            file.unlink(missing_ok=True)
+        raise
 
 
 def _counted(source: EdgeSource) -> tuple[NDArray[np.int64], int, int]:

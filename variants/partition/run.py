@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -16,8 +16,7 @@ from hetune.variants.errors import HetuneError, InputError, PartitionError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.partition.executor import Executor, InOrder, LayerParts
 from hetune.variants.partition.journal import FinishedPart, Journal
-from hetune.variants.partition.layers import RowFunction
-from hetune.variants.partition.model_layers import partitioned_layers
+from hetune.variants.partition.model_layers import PartitionedModel, partitioned_layers
 from hetune.variants.partition.partitions import GraphPartitions, Partitions
 from hetune.variants.partition.row_files import (
     RowsLike,
@@ -32,18 +31,18 @@ from hetune.variants.partition.row_files import (
 from hetune.variants.partition.row_streams import ENDINGS, WRITTEN, RowStream, check_ending, pack
 from hetune.variants.registry.atomic_files import sync_folder
 from hetune.variants.runtime.choice import check_variant
-from hetune.variants.runtime.compiled import CompiledLayer
-from hetune.variants.runtime.compiled_model import CompiledModel
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the edges that are done and those of all layers."""
 
+MOST_SHARE, RECOVERY = 0.8, 1.02
+"""Of the memory: what a part is planned for, and how that grows with each part that fits."""
 COMMIT_SECONDS = 1.0
 """Seconds between waits for the disk: a crash costs as much work."""
 
 
 def run_partitions(
-    model: CompiledLayer | CompiledModel | Sequence[CompiledLayer | RowFunction],
+    model: PartitionedModel,
     graph: HeteroGraph | Partitions,
     features: RowsLike,
     out: str | os.PathLike[str],
@@ -91,7 +90,7 @@ def run_partitions(
 
 def run_on(
     executor: Executor,
-    model: CompiledLayer | CompiledModel | Sequence[CompiledLayer | RowFunction],
+    model: PartitionedModel,
     graph: HeteroGraph | Partitions,
     features: RowsLike,
     out: str | os.PathLike[str],
@@ -182,8 +181,8 @@ class _LayerRun:
     parts: LayerParts
     writer: RowWriter
     journal: Journal
-    share: float = 0.8
-    """Of the memory that a part is planned for; less where some did not fit."""
+    share: float = MOST_SHARE
+    """Of the memory that a part is planned for; half as much where one did not fit, then more."""
     written: list[FinishedPart] = field(default_factory=list)
     """Parts that the disk may not have yet."""
     due: float = 0.0
@@ -216,6 +215,7 @@ class _LayerRun:
                 middle = (first + last) // 2
                 gaps += [(middle, last), (first, middle)]
                 continue
+            self.share = min(self.share * RECOVERY, MOST_SHARE)
             low, high = int(bounds[first]), int(bounds[last])
             checksum = self.writer.write(low, found[0])
             self.written.append(FinishedPart(self.number, low, high, checksum, found[1]))

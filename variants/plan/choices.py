@@ -118,8 +118,12 @@ class PlanChoices:
     @property
     def is_special(self) -> bool:
         """Whether it is for special graphs; others may suit any."""
-        edge_scores = any(site.choices.edge_scores for site in self.program.sites)
-        return edge_scores or self.form is LoweringForm.SEPARATE_PRODUCTS
+        return self.scores_edges or self.form is LoweringForm.SEPARATE_PRODUCTS
+
+    @property
+    def scores_edges(self) -> bool:
+        """Whether dot products of source rows stay on the edges."""
+        return any(site.choices.edge_scores for site in self.program.sites)
 
     def on(self, side: Side) -> PlanChoices:
         """What does the same on graphs of a side, whether there is such a plan or not."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 
-def apply_map(fn: str, args: list[Tensor], const: float | None) -> Tensor:
+def apply_map(fn: str, args: Sequence[Tensor], const: float | None) -> Tensor:
     """A function of ``functions.MAP_ARITY`` of tensors that broadcast as torch's do."""
     if fn in _BINARY:
         x, y = args

@@ -7,7 +7,6 @@ that compiled variants run on.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Set
 from functools import cached_property
@@ -17,26 +16,19 @@ from torch import Tensor
 
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.program.apply import apply_map, fold
 from hetune.variants.program.infer import join
 from hetune.variants.program.interpreter_steps import steps_of
 from hetune.variants.program.nodes import (
     ALL_EDGES,
-    Concat,
     Count,
     Dot,
-    Einsum,
     End,
-    Fold,
     Linear,
-    Map,
     Merge,
     Op,
     Param,
     Program,
     Reduce,
-    Reshape,
-    Slice,
     Softmax,
     Space,
     Take,
@@ -94,8 +86,13 @@ def interpret_all(
     for param in program.params:
         known[param.name] = machine.checked(param, values[param.name])
     steps, types = steps_of(program, None if wanted is None else frozenset(wanted))
-    for let, product, reads, ended in steps:
-        if product is not None and isinstance(let.op, Reduce):
+    for let, product, reads, ended, function, is_direct in steps:
+        if function is not None:
+            rows = [known[name] for name in reads]
+            if not is_direct:
+                rows = machine.joined(rows, [types[name] for name in reads], let.type)
+            known[let.name] = function(*rows)
+        elif product is not None and isinstance(let.op, Reduce):
             x, y = ((known[name], types[name]) for name in reads)
             known[let.name] = machine.sum_of_outer(let.op, product.type, x, y)
         else:
@@ -210,10 +207,6 @@ class _Machine:
                 return known[x].index_select(0, index)
             case Linear(x, w):
                 return self._linear(known[x], known[w], types[w].space, out)
-            case Map(fn, args, const):
-                rows = [self._to_rows(known[name], types[name], out) for name in args]
-                depth = max(row.dim() for row in rows)
-                return apply_map(fn, [_pad_right(row, depth) for row in rows], const)
             case Dot(x, y):
                 space, group = join([types[x], types[y]])
                 left, right = (
@@ -237,21 +230,12 @@ class _Machine:
                 index = self._take_index(space, Space.EDGE, end, group)
                 count = self._num_rows(Type(space, (), group))
                 return torch.bincount(index, minlength=count).to(self._dtype)
-            case Einsum(spec, args):
-                rows = [self._to_rows(known[name], types[name], out) for name in args]
-                return _einsum(spec, rows)
             case Merge(parts):
                 return self._merge([(known[part], types[part].group) for part in parts], out)
-            case Reshape(x, shape):
-                return known[x].reshape(known[x].shape[0], *shape)
-            case Fold(x, axis, fn):
-                return fold(fn, known[x], axis + 1)
-            case Concat(parts):
-                rows = [self._to_rows(known[name], types[name], out) for name in parts]
-                count = self._num_rows(out)
-                return torch.cat([row.expand(count, *row.shape[1:]) for row in rows], -1)
-            case Slice(x, start, stop):
-                return known[x][..., start:stop]
+        raise AssertionError(f"{op} is a function of rows")
+
+    def joined(self, rows: list[Tensor], kinds: list[Type], out: Type) -> list[Tensor]:
+        return [self._to_rows(*typed, out) for typed in zip(rows, kinds, strict=True)]
 
     def sum_of_outer(self, op: Reduce, product: Type, x: Typed, y: Typed) -> Tensor:
         left, right = (self._to_rows(*typed, product) for typed in (x, y))
@@ -375,22 +359,3 @@ def _softmax(score: Tensor, index: Tensor, count: int) -> Tensor:
     top = top.scatter_reduce(0, segments, score.detach(), "amax")
     weight = (score - top[index]).exp()
     return weight / _segment_sum(weight, index, count)[index]
-
-
-def _pad_right(x: Tensor, dim: int) -> Tensor:
-    return x.reshape(*x.shape, *[1] * (dim - x.dim()))
-
-
-def _einsum(spec: str, args: list[Tensor]) -> Tensor:
-    count = max(arg.shape[0] for arg in args)
-    rows = [arg.expand(count, *arg.shape[1:]) if arg.shape[0] == 1 else arg for arg in args]
-    return torch.einsum(_of_rows(spec), *rows)
-
-
-@functools.lru_cache(maxsize=1024)
-def _of_rows(spec: str) -> str:
-    """What a product of rows is for all of them."""
-    inputs, result = spec.split("->")
-    row = next(letter for letter in "ZYXWVUTSRQPONMLKJIHGFEDCBAzyxw" if letter not in spec)
-    terms = ",".join(row + axes for axes in inputs.split(","))
-    return f"{terms}->{row}{result}"

@@ -107,6 +107,8 @@ class Choice:
             mark = " <- chosen" if candidate.id == self.id else ""
             if self.memory_limit is not None and candidate.peak_bytes > self.memory_limit:
                 mark = " (over the memory limit)"
+            elif not mark and not self.scored.is_offered(candidate.id):
+                mark = " (pays where rows of sources fit no cache)"
             line = f"{candidate.id:{width}}  {candidate.seconds * 1e3:12.3f}"
             if candidate.replay_seconds is not None:
                 line += f"  {candidate.replay_seconds * 1e3:17.3f}"
@@ -274,7 +276,7 @@ def contenders(
     first, _ = scored.best(memory_limit, math.inf, cuda_graph=False)
     seconds = scored.estimates.seconds
     spread = estimator.spread(scored.table, scored.domain, kernel_threads())
-    within = seconds / spread <= seconds[first] * spread[first]
+    within = scored.estimates.comparable(seconds) / spread <= seconds[first] * spread[first]
     order = [i for i in seconds.argsort(kind="stable") if i != first and within[i]]
     fitting = [i for i in order if scored.fits(i, memory_limit)]
     return tuple(scored.table.variants[i] for i in (first, *fitting[: most - 1]))
@@ -294,7 +296,8 @@ def is_replayed(
 def _reason(
     scored: Scored, best: int, memory_limit: int | None, replays: bool, expected_runs: float
 ) -> str:
-    seconds, source = scored.seconds(replays), scored.estimates.predictors
+    seconds = scored.estimates.comparable(scored.seconds(replays))
+    source = scored.estimates.predictors
     where = "a GPU" if scored.table.device == "cuda" else _counted(kernel_threads(), "thread")
     where += " as one CUDA graph" * replays
     faster = (seconds < seconds[best]).nonzero()[0].tolist()

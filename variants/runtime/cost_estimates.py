@@ -34,6 +34,7 @@ class CostEstimates:
         agreed: Variants that another model, too, says are faster than the default, so that there is
             no tie; bool [variants]. None: there are no such ones.
         lacking: Kernel families for which the roofline model predicts instead.
+        offered: Variants to choose from where they fit; bool [variants]. None: all are.
     """
 
     seconds: np.ndarray
@@ -45,6 +46,11 @@ class CostEstimates:
     tie: float = 1.0
     agreed: np.ndarray | None = None
     lacking: tuple[str, ...] = ()
+    offered: np.ndarray | None = None
+
+    def comparable(self, costs: np.ndarray) -> np.ndarray:
+        """Costs of variants, infinite for those that are not to be chosen."""
+        return costs if self.offered is None else np.where(self.offered, costs, np.inf)
 
     def tie_with(self, position: int) -> float:
         """How many times as long as that variant the default may take, to be taken instead."""
@@ -99,15 +105,22 @@ class RooflineEstimator:
 
     def estimate(self, table: CandidateTable, domain: Domain, threads: int) -> CostEstimates:
         """Predictions for all variants of a table on a graph."""
-        columns, runs, replays = table.columns(domain), table.runs(domain), None
+        columns, runs = table.columns(domain), table.runs(domain)
+        replays = offered = None
         if table.device == "cuda":
             launches = gpu_roofline_seconds(columns, self.gpu) * runs
             replays = replay_seconds(table, columns, launches, self.gpu)
         else:
             launches = roofline_seconds(columns, self.machine, threads) * runs
+            offered = table.offered(columns, self.machine)
         nothing = np.zeros(len(table.variants))
         return CostEstimates(
-            table.totals(launches), launches, nothing, "the roofline model", replays
+            table.totals(launches),
+            launches,
+            nothing,
+            "the roofline model",
+            replays,
+            offered=offered,
         )
 
     def spread(self, table: CandidateTable, domain: Domain, threads: int) -> np.ndarray:

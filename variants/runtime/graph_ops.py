@@ -16,7 +16,8 @@ from torch import Tensor
 
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter
-from hetune.variants.frontend.calls import joined, parameter_names
+from hetune.variants.frontend.calls import parameter_names
+from hetune.variants.frontend.loose_edges import joined
 
 Run = Callable[..., Any]
 _TYPES, _NAMES = "\x1e", "\x1f"

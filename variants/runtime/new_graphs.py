@@ -27,7 +27,14 @@ from hetune.variants.runtime.choice import Chosen
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.layer_status import LastCall
 from hetune.variants.runtime.modes import is_plain
-from hetune.variants.runtime.repeated_calls import is_in_memory, is_rows, reader_of, still_runs
+from hetune.variants.runtime.repeated_calls import (
+    is_in_memory,
+    is_rows,
+    keys_of,
+    reader_of,
+    still_runs,
+    tensors_in,
+)
 from hetune.variants.runtime.size_choices import size_of, size_of_counts
 from hetune.variants.runtime.small_runs import SmallRuns
 from hetune.variants.runtime.supported_calls import SupportedCall
@@ -54,7 +61,7 @@ class NewGraphs:
         self._seen: OrderedDict[int, weakref.ref[Tensor]] = OrderedDict()
         self._rows: weakref.ref[Tensor] | None = None
 
-    def result(self, module: nn.Module, args: tuple[Any, ...], last: LastCall) -> Tensor | None:
+    def result(self, module: nn.Module, args: tuple[Any, ...], last: LastCall) -> Any:
         """What a call gives; None where it has to go the ordinary way.
 
         Args:
@@ -67,11 +74,12 @@ class NewGraphs:
             return None
         if not calls.has(args) or self.has_seen(args):
             return None
-        if self._rows is not None and self._rows() is args[0]:
+        if self._rows is not None and self._rows() is _first(args[0]):
             return None  # whether it is mostly zeros is worth a look
         if (edges := calls.edges(module, args)) is None:
             return None
-        size = size_of_counts(edges.num_nodes, edges.num_nodes, len(edges.src))
+        nodes = sum(edges.nodes)
+        size = size_of_counts(nodes, nodes, edges.num_edges)
         of_size = self._sizes.get(size)
         if of_size is None or of_size.weights.version is not calls.adapter.parameters_version():
             return None
@@ -84,12 +92,13 @@ class NewGraphs:
 
     def has_seen(self, args: tuple[Any, ...]) -> bool:
         """Whether the edges of a call are those of one before, as far as is known."""
-        seen = self._seen.get(id(args[1])) if len(args) > 1 else None
-        return seen is not None and seen() is args[1]
+        edges = _first(args[1]) if len(args) > 1 else None
+        seen = self._seen.get(id(edges))
+        return seen is not None and seen() is edges
 
     def _remember(self, args: tuple[Any, ...]) -> None:
-        x, edge_index, *_ = args
-        self._seen[id(edge_index)], self._rows = weakref.ref(edge_index), weakref.ref(x)
+        x, edges = _first(args[0]), _first(args[1])
+        self._seen[id(edges)], self._rows = weakref.ref(edges), weakref.ref(x)
         while len(self._seen) > _MOST_SEEN:
             self._seen.popitem(last=False)
 
@@ -139,25 +148,29 @@ class NewGraphs:
 
 
 class _CallsAlike:
-    """Calls with the same kinds of tensors."""
+    """Calls with the same kinds of tensors, or of dictionaries of them."""
 
-    def __init__(self, adapter: Adapter, read: RepeatReader, args: tuple[Tensor, ...]) -> None:
+    def __init__(self, adapter: Adapter, read: RepeatReader, args: tuple[Any, ...]) -> None:
         self.adapter, self._read = adapter, read
-        self._kinds = [*map(_kind, args)]
+        self._keys = [*map(keys_of, args)]
+        self._kinds = [*map(_kind, tensors_in(args))]
 
     @classmethod
     def of(cls, adapter: Adapter, call: Call, args: tuple[Any, ...]) -> _CallsAlike | None:
         """Those like one of a layer; None where there may be none."""
         if (read := reader_of(adapter, call, args)) is None:
             return None
-        is_read = is_rows(args[0]) and all(map(is_in_memory, args[1:]))
+        rows, others = tensors_in(args[:1]), tensors_in(args[1:])
+        is_read = rows and others and all(map(is_rows, rows)) and all(map(is_in_memory, others))
         return cls(adapter, read, args) if is_read else None
 
     def has(self, args: tuple[Any, ...]) -> bool:
         """Whether a call that gives these is one of them and needs no gradients."""
-        if len(args) != len(self._kinds) or not is_plain("cpu"):
+        if len(args) != len(self._keys) or not is_plain("cpu"):
             return False
-        for given, kind in zip(args, self._kinds, strict=True):
+        if [*map(keys_of, args)] != self._keys:
+            return False
+        for given, kind in zip(tensors_in(args), self._kinds, strict=True):
             if type(given) is not kind[0] or given.is_nested or _kind(given) != kind:
                 return False
         return True
@@ -167,6 +180,11 @@ class _CallsAlike:
         if not still_runs(self.adapter, module) or (call := self._read(args)) is None:
             return None
         return call.loose_edges()
+
+
+def _first(given: Any) -> Any:
+    """A tensor of those that are given together; None where there are none."""
+    return next(iter(given.values()), None) if type(given) is dict else given
 
 
 def _kind(given: Tensor) -> tuple[object, ...]:
@@ -185,7 +203,7 @@ class _OfSize:
         self.variant, self.weights = variant, weights
         self._runs, self._watch, self._lock = runs, watch, threading.Lock()
 
-    def run(self, edges: LooseEdges) -> Tensor | None:
+    def run(self, edges: LooseEdges) -> Any:
         """The result, as the call returns it."""
         watch = self._watch if may_use_fewer() else None
         threads = kernel_threads() if watch is None else watch.threads
@@ -198,4 +216,4 @@ class _OfSize:
             is_exact = self._runs.run(threads)
             if watch is not None:
                 watch.record(threads, perf_counter() - start)
-        return out.view(edges.num_nodes, *edges.shape) if is_exact else None
+        return edges.result(out) if is_exact else None

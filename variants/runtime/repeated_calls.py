@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.frontend.call import Call, RepeatReader
-from hetune.variants.graph.edge_batch import EdgeBatch
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime import global_hooks
 from hetune.variants.runtime.modes import is_plain
@@ -21,7 +20,7 @@ from hetune.variants.runtime.supported_calls import SupportedCall
 class RepeatedCall:
     """A call with rows of float32, and edges, that ran compiled and needed no gradients.
 
-    It holds neither.
+    Both may be dictionaries. It holds neither.
 
     Args:
         adapter: Of the layer.
@@ -34,8 +33,9 @@ class RepeatedCall:
         self, adapter: Adapter, read: RepeatReader, graph: HeteroGraph, args: tuple[Any, ...]
     ) -> None:
         self._adapter, self._read, self._graph = adapter, read, weakref.ref(graph)
-        x, *others = args
-        self._shape, self._device, self._kind = x.shape, x.device, x.device.type
+        rows, others = tensors_in(args[:1]), tensors_in(args[1:])
+        self._keys, self._shapes = [*map(keys_of, args)], [each.shape for each in rows]
+        self._device, self._kind = rows[0].device, rows[0].device.type
         self._others = seen = list[_Seen]()
         seen += [_seen(each, lambda _: seen.clear()) for each in others]
 
@@ -44,9 +44,10 @@ class RepeatedCall:
         cls, adapter: Adapter, call: Call, graph: HeteroGraph, args: tuple[Any, ...]
     ) -> Self | None:
         """A call that is one, else None."""
-        if len(args) < 2 or not is_rows(args[0]):
+        rows, others = tensors_in(args[:1]), tensors_in(args[1:])
+        if not (rows and others and all(map(is_rows, rows))):
             return None
-        if not all(isinstance(each, HeteroGraph) or _is_counted(each) for each in args[1:]):
+        if not all(isinstance(each, HeteroGraph) or _is_counted(each) for each in others):
             return None
         read = reader_of(adapter, call, args)
         return None if read is None else cls(adapter, read, graph, args)
@@ -67,60 +68,18 @@ class RepeatedCall:
         return None if call is None else (adapter, call, graph)
 
     def _is_like(self, args: tuple[Any, ...]) -> bool:
-        x, *others = args or (None,)
-        fits = is_rows(x) and x.shape == self._shape and x.device == self._device
-        known = [*self._others]  # other threads may clear them
-        if not fits or not others or len(others) != len(known) or not is_plain(self._kind):
+        if [*map(keys_of, args)] != self._keys:
+            return False
+        for rows, shape in zip(tensors_in(args[:1]), self._shapes, strict=True):
+            if not (is_rows(rows) and rows.shape == shape and rows.device == self._device):
+                return False
+        known, others = [*self._others], tensors_in(args[1:])  # other threads may clear them
+        if len(others) != len(known) or not is_plain(self._kind):
             return False
         return all(
             seen.is_now(each) if isinstance(seen, SeenTensor) else seen() is each
             for seen, each in zip(known, others, strict=True)
         )
-
-
-class RepeatedBatch:
-    """A call with edges of its own, as that of a score function, that ran compiled likewise.
-
-    Args:
-        adapter: Of the layer.
-        read: Reads calls like it.
-        args: All that it gave: rows where this one gave such.
-    """
-
-    def __init__(self, adapter: Adapter, read: RepeatReader, args: tuple[Any, ...]) -> None:
-        self._adapter, self._read = adapter, read
-        self._rows = [(i, each.shape) for i, each in enumerate(args) if is_rows(each)]
-        self._count, self._device = len(args), args[self._rows[0][0]].device
-        self._kind = self._device.type
-
-    @classmethod
-    def of(cls, adapter: Adapter, call: Call, args: tuple[Any, ...]) -> Self | None:
-        """A call that is one, else None."""
-        read = reader_of(adapter, call, args) if any(map(is_rows, args)) else None
-        return None if read is None else cls(adapter, read, args)
-
-    def supported(self, module: nn.Module, args: tuple[Any, ...]) -> SupportedCall | None:
-        """As of `RepeatedCall`; the call's edges are made a graph."""
-        adapter = self._adapter
-        if len(args) != self._count or not is_plain(self._kind):
-            return None
-        for place, shape in self._rows:
-            rows = args[place]
-            if not is_rows(rows) or rows.shape != shape or rows.device != self._device:
-                return None
-        if not still_runs(adapter, module) or (call := self._read(args)) is None:
-            return None
-        graph = call.graph()
-        return None if adapter.graph_refusal(graph) else (adapter, call, graph)
-
-
-def repeated(
-    adapter: Adapter, call: Call, graph: HeteroGraph, args: tuple[Any, ...]
-) -> RepeatedCall | RepeatedBatch | None:
-    """What knows calls like this one, or None."""
-    if isinstance(graph, EdgeBatch):
-        return RepeatedBatch.of(adapter, call, args)
-    return RepeatedCall.of(adapter, call, graph, args)
 
 
 _TENSORS = (Tensor, nn.Parameter)
@@ -144,7 +103,20 @@ def still_runs(adapter: Adapter, module: nn.Module) -> bool:
     return is_same and not is_refused
 
 
-def is_rows(x: object) -> bool:
+def keys_of(given: object) -> tuple[object, ...] | None:
+    """Those of a dictionary, in their order."""
+    return (*given,) if type(given) is dict else None
+
+
+def tensors_in(args: tuple[Any, ...]) -> list[Any]:
+    """What is given, alone or in dictionaries."""
+    found: list[Any] = []
+    for given in args:
+        found += given.values() if type(given) is dict else (given,)
+    return found
+
+
+def is_rows(x: object) -> TypeGuard[Tensor]:
     """Whether these are rows of float32 as `torch.empty` makes them."""
     if not isinstance(x, Tensor) or type(x) not in _TENSORS:
         return False

@@ -61,6 +61,19 @@ class MachineModel:
         )
         return found
 
+    def offers(self, scores_edges: np.ndarray, table_bytes: np.ndarray) -> np.ndarray:
+        """Which variants may be chosen; bool [variants].
+
+        Scores on edges save a pass over rows of sources for a dot product on every edge. That pays
+        where these rows come from memory; elsewhere both models overrate it.
+
+        Args:
+            scores_edges: `PlanChoices.scores_edges` of each; bool [variants].
+            table_bytes: That column, summed over the launches of each; float64 [variants].
+        """
+        found: np.ndarray = ~scores_edges | (table_bytes > self.shared_bytes)
+        return found
+
     def exchanged(
         self, gathered: np.ndarray, table: np.ndarray, pairs: np.ndarray, threads: int
     ) -> np.ndarray:

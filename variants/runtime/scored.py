@@ -69,6 +69,11 @@ class Scored:
             None if replays is None else float(replays[position]),
         )
 
+    def is_offered(self, variant: str) -> bool:
+        """Whether a variant may be chosen where others fit."""
+        offered = self.estimates.offered
+        return offered is None or bool(offered[self.table.place_of[variant]])
+
     def seconds(self, replays: bool) -> np.ndarray:
         """Of runs, or of replays, by variant."""
         found = self.estimates.replays if replays else None
@@ -100,7 +105,7 @@ class Scored:
 
         What all variants need to be prepared is no reason to choose any of them. The default
         variant is taken unless another one is predicted to be faster by more than predictions can
-        tell.
+        tell. One that is not offered is taken only if no other fits.
 
         Raises:
             MemoryLimitError: None fits.
@@ -141,8 +146,7 @@ class Scored:
 
     def _cost(self, prepare: np.ndarray, expected_runs: float, replays: bool) -> np.ndarray:
         once = prepare + replays * RECORDING_RUNS * self.estimates.seconds
-        found: np.ndarray = self.seconds(replays) + once / expected_runs
-        return found
+        return self.estimates.comparable(self.seconds(replays) + once / expected_runs)
 
 
 def scored_on(

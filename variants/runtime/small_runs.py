@@ -90,7 +90,8 @@ class SmallRuns:
         nodes, _, edges = ((1 << bits) - 1 for bits in size)
         most = dict.fromkeys((Space.EDGE, Space.SRC_PAIR, Space.DST_PAIR), edges)
         most |= dict.fromkeys((Space.NODE, Space.SOURCE), nodes)
-        fixed = {Space.SHARED: 1, Space.NTYPE: 1, Space.ETYPE: graph.num_etypes}
+        types = {Space.NTYPE: graph.num_ntypes, Space.ETYPE: graph.num_etypes}
+        fixed = {Space.SHARED: 1, **types}
         layouts = [scratch_for(launch, lambda of, _: most[Space(of)]) for launch in plan.launches]
         made = [
             ReusedLaunch.of(backend.loaded(launch, schedule), layout, fixed)
@@ -111,12 +112,15 @@ class SmallRuns:
         index = ReusedIndex(
             edges,
             nodes,
-            graph.num_etypes,
-            num_blocks(nodes, block),
+            *(graph.num_etypes, graph.num_ntypes),
             facts_of(plan).groups,
+            num_blocks(nodes, block),
             [pair for launch in launches for pair in launch.arrays],
             [pair for launch in launches for pair in launch.found],
         )
+        for launch in launches:
+            for position in launch.node_types:
+                launch.pointers[position] = index.ntype.data_ptr()
         return cls(plan, launches, index, block, addresses, (memory, scratch, dict(weights)))
 
     def prepared(self, edges: LooseEdges) -> Tensor | None:
@@ -129,18 +133,18 @@ class SmallRuns:
             Where the next `run` writes its result; None where an id is out of range, or rows are
             not as many as they should be.
         """
-        nodes = edges.num_nodes
-        if edges.src.shape != edges.dst.shape or edges.src.dim() != 1:
+        nodes = sum(edges.nodes)
+        if any(src.shape != dst.shape or src.dim() != 1 for src, dst, *_ in edges.parts):
             return None
         blocks = num_blocks(nodes, self._block_nodes)
-        is_in_order = self._index.rebind(edges.src, edges.dst, edges.etype, nodes, blocks)
+        is_in_order = self._index.rebind(edges.parts, edges.nodes, blocks)
         if is_in_order is None:
             return None
         given = {}
         for name, param in self._given:
             rows, count = materialized(edges.rows[name].float()), nodes
             if param.type.space is Space.EDGE:
-                count = len(edges.src)
+                count = edges.num_edges
                 if not is_in_order:
                     rows = rows.index_select(0, self._index.edge_id)
             if rows.numel() != count * param.type.width or rows.device.type != "cpu":

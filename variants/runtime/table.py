@@ -47,6 +47,7 @@ from hetune.variants.runtime.launch_columns import (
     structure_of,
 )
 from hetune.variants.runtime.plan_facts import facts_of
+from hetune.variants.runtime.roofline import MachineModel
 
 PREPARATION = ("nodes", "edges", "regrouped_edges", "source_pairs", "destination_pairs", "launches")
 """What the time before a variant's first run depends on.
@@ -154,6 +155,11 @@ class CandidateTable:
     def totals(self, seconds: np.ndarray) -> np.ndarray:
         """Sums over the launches of each variant, float64 [variants], of a value by row."""
         return np.bincount(self._owner, seconds[self._owned], minlength=len(self.variants))
+
+    def offered(self, columns: np.ndarray, machine: MachineModel) -> np.ndarray:
+        """Which variants may be chosen on a graph whose columns these are; bool [variants]."""
+        scores_edges = np.array([v.choices.plan.scores_edges for v in self.variants])
+        return machine.offers(scores_edges, self.totals(columns[:, _COLUMN["table_bytes"]]))
 
     def runs(self, domain: Domain) -> np.ndarray:
         """Whether the launch of each row has anything to do on a graph, bool [rows]."""

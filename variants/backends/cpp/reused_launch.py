@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from hetune.variants.backends.cpp.abi import CountSlot
 from hetune.variants.backends.cpp.backend import Loaded
+from hetune.variants.backends.slots import NodeTypeSlot
 from hetune.variants.graph.small_index import FIELDS, HUBS, start_of
 from hetune.variants.kernel.nodes import Rows
 from hetune.variants.kernel.scratch import ScratchLayout
@@ -33,6 +34,7 @@ class ReusedLaunch:
         counts: Likewise.
         arrays: Addresses of pointers to arrays of a `SmallIndex`, and the places of these.
         found: Addresses of counts, and where these are among the numbers that indexing finds.
+        node_types: Which pointers are those to the type of each node.
     """
 
     code: Loaded
@@ -40,6 +42,7 @@ class ReusedLaunch:
     counts: ctypes.Array[ctypes.c_int64]
     arrays: tuple[tuple[int, int], ...]
     found: tuple[tuple[int, int], ...]
+    node_types: tuple[int, ...]
 
     @classmethod
     def of(
@@ -52,7 +55,7 @@ class ReusedLaunch:
             scratch: Where its scratch lies, on all graphs.
             sizes: Rows of spaces that are as large on all graphs.
         """
-        if code.others:
+        if not all(isinstance(slot, NodeTypeSlot) for _, slot in code.others):
             return None
         pointers = (ctypes.c_void_p * max(len(code.code.pointers), 1))()
         counts = (ctypes.c_int64 * max(len(code.code.counts), 1))()
@@ -66,7 +69,8 @@ class ReusedLaunch:
                 return None
         start = ctypes.addressof(pointers)
         arrays = tuple((start + 8 * position, place) for position, place in code.small)
-        return cls(code, pointers, counts, arrays, tuple(found))
+        node_types = tuple(position for position, _ in code.others)
+        return cls(code, pointers, counts, arrays, tuple(found), node_types)
 
     def __call__(self, threads: int) -> bool:
         """Runs it, and says whether a number outgrew a float."""

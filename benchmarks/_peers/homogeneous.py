@@ -1,26 +1,32 @@
-"""Layers of graphs with one type of edges, as PyG, DGL and an expert of PyTorch run them.
+"""Layers of graphs with one type of edges, as hetune, PyG, DGL and an expert of PyTorch run them.
 
 All of a layer's forms have PyG's weights. The graphs hold each edge in both directions.
 """
 
+import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from _peers._torch_ops import csr_tensor
-from _peers.dgl import dgl_graph
 from torch import Tensor, nn
 from torch.nn import functional
 
+from _peers._torch_ops import csr_tensor
+from _peers.dgl import dgl_graph
+from _peers.problem import Candidate
+from hetune.variants.graph.hetero import HeteroGraph
+
 Run = Callable[[], Tensor]
 
+LAYERS = ("gcn", "sage", "gin", "sgc", "tagcn", "appnp", "gat", "gatv2")
 HOPS, TELEPORT = {"sgc": 2, "tagcn": 3, "appnp": 10}, 0.1
 
 
 @dataclass(frozen=True)
-class Cell:
+class HomogeneousProblem:
     """A layer on a graph: float32 rows in, [nodes, d_out] rows out.
 
     Attributes:
@@ -38,12 +44,14 @@ class Cell:
     num_nodes: int
 
     @cached_property
+    @torch.inference_mode(False)  # changes of ordinary tensors are seen
     def x(self) -> Tensor:
         width = self.d_out if self.layer == "appnp" else self.d_in
         x = torch.randn(self.num_nodes, width, generator=torch.Generator().manual_seed(0))
         return x.to(self.edge_index.device)
 
     @cached_property
+    @torch.inference_mode(False)
     def conv(self) -> Any:
         """PyG's layer."""
         from torch_geometric import nn as pyg
@@ -94,34 +102,49 @@ class Cell:
         src, dst = self.edges
         return self.matrix(scale[src] * scale[dst])
 
+    @cached_property
+    def graph(self) -> HeteroGraph:
+        """What edges there are, of one type."""
+        src, dst = self.edge_index
+        return HeteroGraph(src, dst, torch.zeros_like(src), num_nodes=self.num_nodes)
 
-def pyg(cell: Cell) -> Run:
-    return lambda: cell.conv(cell.x, cell.edge_index)  # type: ignore[no-any-return]
+    def make_inputs(self) -> None:
+        """What is there for all candidates."""
+        _ = self.conv, self.x
+
+    def exact(self) -> Tensor:
+        """PyG's result in float64."""
+        double = copy.deepcopy(self.conv).double()
+        return double(self.x.double(), self.edge_index)  # type: ignore[no-any-return]
 
 
-def pyg_adjacency(cell: Cell) -> Run:
+def pyg(problem: HomogeneousProblem) -> Run:
+    return lambda: problem.conv(problem.x, problem.edge_index)  # type: ignore[no-any-return]
+
+
+def pyg_adjacency(problem: HomogeneousProblem) -> Run:
     """PyG given the transposed adjacency matrix, with which it calls `torch.sparse.mm`."""
-    size = cell.num_nodes, cell.num_nodes
-    ones = torch.ones_like(cell.edge_index[0]).float()
-    matrix = torch.sparse_coo_tensor(cell.edge_index.flip(0), ones, size).to_sparse_csr()
-    return lambda: cell.conv(cell.x, matrix)  # type: ignore[no-any-return]
+    size = problem.num_nodes, problem.num_nodes
+    ones = torch.ones_like(problem.edge_index[0]).float()
+    matrix = torch.sparse_coo_tensor(problem.edge_index.flip(0), ones, size).to_sparse_csr()
+    return lambda: problem.conv(problem.x, matrix)  # type: ignore[no-any-return]
 
 
-def pyg_compiled(cell: Cell) -> Run:
+def pyg_compiled(problem: HomogeneousProblem) -> Run:
     torch._dynamo.reset()
-    conv = torch.compile(cell.conv)
-    return lambda: conv(cell.x, cell.edge_index)  # type: ignore[no-any-return]
+    conv = torch.compile(problem.conv)
+    return lambda: conv(problem.x, problem.edge_index)  # type: ignore[no-any-return]
 
 
-def dgl_layer(cell: Cell, conv: Any) -> tuple[Any, Callable[[Tensor], Tensor]]:
+def dgl_layer(problem: HomogeneousProblem, conv: Any) -> tuple[Any, Callable[[Tensor], Tensor]]:
     """DGL's layer with the weights of PyG's, and its call with x."""
-    graph = dgl_graph(*cell.edges, cell.num_nodes)
+    graph = dgl_graph(*problem.edges, problem.num_nodes)
     from dgl.nn import pytorch as layers
 
-    d_in, d_out = cell.d_in, cell.d_out
-    hops = HOPS.get(cell.layer, 0)
+    d_in, d_out = problem.d_in, problem.d_out
+    hops = HOPS.get(problem.layer, 0)
     given: dict[str, Tensor | None]
-    match cell.layer:
+    match problem.layer:
         case "gcn":
             made = layers.GraphConv(d_in, d_out, allow_zero_in_degree=True)
             given = {"weight": conv.lin.weight.t(), "bias": conv.bias}
@@ -150,37 +173,37 @@ def dgl_layer(cell: Cell, conv: Any) -> tuple[Any, Callable[[Tensor], Tensor]]:
             given |= {"fc_dst.weight": conv.lin_r.weight, "fc_dst.bias": conv.lin_r.bias}
             given |= {"attn": conv.att}
     made.load_state_dict({**made.state_dict(), **given})
-    return made, lambda x: made(graph, x).view(cell.num_nodes, -1)
+    return made, lambda x: made(graph, x).view(problem.num_nodes, -1)
 
 
-def dgl(cell: Cell) -> Run:
-    made, call = dgl_layer(cell, cell.conv)
+def dgl(problem: HomogeneousProblem) -> Run:
+    made, call = dgl_layer(problem, problem.conv)
     made.eval().requires_grad_(False)
-    return lambda: call(cell.x)
+    return lambda: call(problem.x)
 
 
-def expert(cell: Cell) -> Run:
+def expert(problem: HomogeneousProblem) -> Run:
     """Matrices made once, `torch.sparse.mm` of them, and weights on the narrower side."""
-    conv, x = cell.conv, cell.x
-    narrows = cell.d_out < cell.d_in
-    ones = torch.ones_like(cell.edges[0]).float()
-    hops = HOPS.get(cell.layer, 0)
-    match cell.layer:
+    conv, x = problem.conv, problem.x
+    narrows = problem.d_out < problem.d_in
+    ones = torch.ones_like(problem.edges[0]).float()
+    hops = HOPS.get(problem.layer, 0)
+    match problem.layer:
         case "gcn":
-            a, w, b = cell.normalized, conv.lin.weight.t().contiguous(), conv.bias
+            a, w, b = problem.normalized, conv.lin.weight.t().contiguous(), conv.bias
             if narrows:
                 return lambda: torch.sparse.mm(a, x @ w).add_(b)
             return lambda: torch.addmm(b, torch.sparse.mm(a, x), w)
         case "sage":
-            counts = cell.indptr.diff().clamp(min=1).float()
-            a, near, own = cell.matrix(1 / counts[cell.edges[1]]), conv.lin_l, conv.lin_r
+            counts = problem.indptr.diff().clamp(min=1).float()
+            a, near, own = problem.matrix(1 / counts[problem.edges[1]]), conv.lin_l, conv.lin_r
             if narrows:
                 return lambda: torch.sparse.mm(a, x @ near.weight.t()).add_(
                     torch.addmm(near.bias, x, own.weight.t())
                 )
             return lambda: near(torch.sparse.mm(a, x)).addmm_(x, own.weight.t())
         case "gin":
-            a, first, rest = cell.matrix(ones), conv.nn[0], conv.nn[1:]
+            a, first, rest = problem.matrix(ones), conv.nn[0], conv.nn[1:]
             if narrows:
 
                 def gin() -> Tensor:
@@ -190,7 +213,7 @@ def expert(cell: Cell) -> Run:
                 return gin
             return lambda: conv.nn(torch.sparse.mm(a, x).add_(x))
         case "sgc":
-            a, linear = cell.normalized, conv.lin
+            a, linear = problem.normalized, conv.lin
 
             def sgc() -> Tensor:
                 rows = x @ linear.weight.t() if narrows else x
@@ -200,7 +223,7 @@ def expert(cell: Cell) -> Run:
 
             return sgc
         case "tagcn":
-            a, weights = cell.normalized, [lin.weight.t() for lin in conv.lins]
+            a, weights = problem.normalized, [lin.weight.t() for lin in conv.lins]
 
             def tagcn() -> Tensor:
                 if narrows:
@@ -216,7 +239,7 @@ def expert(cell: Cell) -> Run:
 
             return tagcn
         case "appnp":
-            a = cell.normalized
+            a = problem.normalized
             a.values().mul_(1 - TELEPORT)
 
             def appnp() -> Tensor:
@@ -227,21 +250,21 @@ def expert(cell: Cell) -> Run:
 
             return appnp
         case "gat":
-            return _expert_gat(cell)
+            return _expert_gat(problem)
         case _:
-            return _expert_gatv2(cell)
+            return _expert_gatv2(problem)
 
 
-def _weighted(cell: Cell, scores: Tensor, bound: Tensor, rows: Tensor) -> Tensor:
+def _weighted(problem: HomogeneousProblem, scores: Tensor, bound: Tensor, rows: Tensor) -> Tensor:
     """Sums by a softmax of scores, none of which is above its bound."""
-    matrix = cell.matrix((scores - bound).exp_())
-    total = torch.sparse.mm(matrix, rows.new_ones(cell.num_nodes, 1))
+    matrix = problem.matrix((scores - bound).exp_())
+    total = torch.sparse.mm(matrix, rows.new_ones(problem.num_nodes, 1))
     return torch.sparse.mm(matrix, rows).div_(total)
 
 
-def _expert_gat(cell: Cell) -> Run:
-    conv, x = cell.conv, cell.x
-    src, dst = cell.edges
+def _expert_gat(problem: HomogeneousProblem) -> Run:
+    conv, x = problem.conv, problem.x
+    src, dst = problem.edges
     w = conv.lin.weight.t().contiguous()
     near, own = w @ conv.att_src.view(-1), w @ conv.att_dst.view(-1)
 
@@ -249,33 +272,59 @@ def _expert_gat(cell: Cell) -> Run:
         s, d = x @ near, x @ own
         scores = functional.leaky_relu(s[src] + d[dst], conv.negative_slope)
         bound = functional.leaky_relu(s.max() + d, conv.negative_slope)[dst]
-        if cell.d_out <= cell.d_in:
-            return _weighted(cell, scores, bound, x @ w).add_(conv.bias)
-        return torch.addmm(conv.bias, _weighted(cell, scores, bound, x), w)
+        if problem.d_out <= problem.d_in:
+            return _weighted(problem, scores, bound, x @ w).add_(conv.bias)
+        return torch.addmm(conv.bias, _weighted(problem, scores, bound, x), w)
 
     return run
 
 
-def _expert_gatv2(cell: Cell) -> Run:
-    conv, x = cell.conv, cell.x
-    src, dst = cell.edges
-    a, offsets = conv.att.view(-1), cell.indptr
+def _expert_gatv2(problem: HomogeneousProblem) -> Run:
+    conv, x = problem.conv, problem.x
+    src, dst = problem.edges
+    a, offsets = conv.att.view(-1), problem.indptr
 
     def run() -> Tensor:
         left, right = conv.lin_l(x), conv.lin_r(x)
         mixed = functional.leaky_relu_(left[src].add_(right[dst]), conv.negative_slope)
         scores = mixed @ a
         bound = torch.segment_reduce(scores, "max", offsets=offsets)[dst]
-        return _weighted(cell, scores, bound, left).add_(conv.bias)
+        return _weighted(problem, scores, bound, left).add_(conv.bias)
 
     return run
 
 
-PEERS: dict[str, Callable[[Cell], Run]] = {
-    "pyg": pyg,
-    "pyg adj_t": pyg_adjacency,
-    "dgl": dgl,
-    "expert": expert,
-    "compile": pyg_compiled,
-}
-LAYERS = ("gcn", "sage", "gin", "sgc", "tagcn", "appnp", "gat", "gatv2")
+class Own(NamedTuple):
+    """hetune's call, and what tells what it ran."""
+
+    run: Callable[[], Any]
+    ran: Callable[[], str]
+
+    def __call__(self) -> Any:
+        return self.run()
+
+
+def hetune_layer(problem: HomogeneousProblem, backend: Any = None) -> Own:
+    """hetune's, whose kernels are compiled at once."""
+    import hetune
+
+    x, edge_index = problem.x, problem.edge_index
+    module: Any = hetune.compile(problem.conv, backend=backend, expected_runs=math.inf)
+    module.warm(x, edge_index)
+    return Own(lambda: module(x, edge_index), lambda: str(module.status()))
+
+
+def candidates(layer: str) -> list[Candidate]:
+    """All of a layer's forms."""
+    forms: dict[str, Callable[[HomogeneousProblem], Any]] = {
+        "hetune/compile": hetune_layer,
+        "pyg/edge_index": pyg,
+        "pyg/adj_t": pyg_adjacency,
+        "dgl/layer": dgl,
+        "expert/sparse": expert,
+        "pyg/edge_index+compile": pyg_compiled,
+    }
+    return [
+        Candidate(name, layer, build, compiled=name.endswith("+compile"))  # type: ignore[arg-type]
+        for name, build in forms.items()
+    ]
