@@ -10,6 +10,7 @@ from tests.frontend.message_passing_cases import CASES, WIDTH, arguments_on, mlp
 from torch import nn
 
 from hetune.variants.frontend.tracing.arguments import CallArguments, read_arguments
+from hetune.variants.frontend.tracing.dropout import InDoubles
 from hetune.variants.frontend.tracing.layer import trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.recording import Recordings
@@ -38,7 +39,7 @@ def check(module: nn.Module, given: tuple[str, ...]) -> bool:
         module(**first)  # lazy parameters
         for parameter in module.parameters():
             parameter.copy_(torch.rand_like(parameter) - 0.3)
-    confirmed = validated(module, read_arguments(module, (), first))
+    confirmed, _ = validated(module, read_arguments(module, (), first))
     module = module.double()
     recordings, rows = Recordings(confirmed.recording), None
     for edge_index, num_nodes in GRAPHS:
@@ -61,7 +62,8 @@ def check(module: nn.Module, given: tuple[str, ...]) -> bool:
         recordings.add(traced.recording)
         with torch.no_grad():
             found = interpreted(traced, module, read)
-            expected = copy.deepcopy(module)(**arguments)
+            with InDoubles():
+                expected = copy.deepcopy(module)(**arguments)
         torch.testing.assert_close(
             found,
             expected,
@@ -171,7 +173,7 @@ def test_what_is_no_program_is_refused_with_its_line(what, reason):
 def test_training_mode_is_traced_where_it_matters():
     layer = pyg.GINConv(mlp(WIDTH, 8, 4))
     arguments = read_arguments(layer, (), arguments_on(*GRAPHS[0], ()))
-    training, fixed = (validated(layer.train(mode), arguments) for mode in (True, False))
+    training, fixed = (validated(layer.train(mode), arguments)[0] for mode in (True, False))
     names = ("running_mean", "running_var", "num_batches_tracked")
     assert training.updated == {f"nn.1.{name}" for name in names}
     assert not fixed.updated

@@ -31,6 +31,7 @@ from hetune.variants.program.nodes import Program
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.gradients import GradientRunner, Rows, gradient_runner
 from hetune.variants.runtime.modes import needs_gradients
+from hetune.variants.runtime.sparse_gradients import SparseGradients, sparse_gradients
 
 Forward = Callable[[Mapping[str, Tensor]], tuple[Tensor, ...]]
 """A program's results, by its features and constants, and perhaps its weights."""
@@ -46,6 +47,7 @@ class Training:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._runners: dict[tuple[object, ...], GradientRunner | Unsupported] = {}
+        self._sparse: dict[tuple[str, ...], SparseGradients | None] = {}
 
     def gradients(
         self, program: Program, wanted: tuple[str, ...], by_edges: bool = False
@@ -62,6 +64,16 @@ class Training:
             runner = _unsupported(found) if isinstance(found, str) else found
             self._runners[*wanted, by_edges] = runner
         return self._runners[*wanted, by_edges]
+
+    def sparse(
+        self, program: Program, wanted: tuple[str, ...], graph: HeteroGraph
+    ) -> SparseGradients | None:
+        """As `gradients`, on features that are mostly zeros; None where that is no matter."""
+        if isinstance(graph, EdgeBatch):
+            return None
+        if wanted not in self._sparse:
+            self._sparse[wanted] = sparse_gradients(program, wanted, self._backend)
+        return self._sparse[wanted]
 
     def is_needed(self, adapter: Adapter, call: Call) -> bool:
         """Whether gradients may be asked for.
@@ -109,7 +121,10 @@ class Training:
 
         def run(runner: GradientRunner, values: Rows) -> dict[str, Tensor]:
             with full_precision(graph.device.type):
-                return runner.run(graph, policy, {**values, **masks.rows()})
+                given = graph, policy, {**values, **masks.rows()}
+                sparse = self.sparse(adapter.program, runner.wanted, graph)
+                found = sparse.run(*given) if sparse else None
+                return found or runner.run(*given)
 
         constants = {name: rows for name, rows in inputs.items() if name not in parameters}
         wanted = partial(self.gradients, adapter.program, by_edges=by_edges)
