@@ -15,7 +15,7 @@ from hetune.variants.frontend.call import Call, LooseEdges
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.float32_range import fits
-from hetune.variants.runtime.gradients import GradientRunner, Rows, in_stages
+from hetune.variants.runtime.gradients import GradientRunner, in_stages
 from hetune.variants.runtime.plan_inputs import weights_of
 from hetune.variants.runtime.small_runs import TimedRuns
 from hetune.variants.runtime.training import OperatorBackward, Training, differentiated
@@ -99,7 +99,9 @@ class SmallGradients:
         is_whole = len(stages) == len(made)
         return cls(runner, stages, policy, graph.num_etypes) if is_whole else None
 
-    def run(self, edges: LooseEdges, runner: GradientRunner, values: Rows) -> dict[str, Tensor]:
+    def run(
+        self, edges: LooseEdges, runner: GradientRunner, values: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
         """Gradients by parameter.
 
         Args:
@@ -109,8 +111,8 @@ class SmallGradients:
         """
         known, turned = dict(values), edges.reversed()
         for stage, runs in zip(runner.stages, self._stages, strict=True):
-            weights = weights_of(runs.variant.plan, known, self.types, torch.float32)  # type: ignore[arg-type]
-            found = runs.run(turned if stage.is_reversed else edges, known, weights)  # type: ignore[arg-type]
+            weights = weights_of(runs.variant.plan, known, self.types, torch.float32)
+            found = runs.run(turned if stage.is_reversed else edges, known, weights)
             if found is None:
                 ((src, dst, etype, _),) = edges.parts
                 etype = etype if isinstance(etype, Tensor) else torch.zeros_like(src)
@@ -119,8 +121,7 @@ class SmallGradients:
                 )
             known |= found
         return {
-            name: known[str(each)]  # type: ignore[misc]
-            for name, each in zip(runner.wanted, runner.results, strict=True)
+            name: known[str(each)] for name, each in zip(runner.wanted, runner.results, strict=True)
         }
 
     def _graph(self, columns: list[Tensor], nodes: int) -> HeteroGraph:

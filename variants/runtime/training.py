@@ -29,7 +29,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.passes.gradient import gradient_name
 from hetune.variants.program.nodes import Program
 from hetune.variants.runtime.calls import Policy
-from hetune.variants.runtime.gradients import GradientRunner, Rows, gradient_runner
+from hetune.variants.runtime.gradients import GradientRunner, gradient_runner
 from hetune.variants.runtime.modes import needs_gradients
 from hetune.variants.runtime.sparse_gradients import SparseGradients, sparse_gradients
 
@@ -119,7 +119,7 @@ class Training:
             return forward({**inputs, **masks.rows()})
         runner.check_memory(graph, policy)
 
-        def run(runner: GradientRunner, values: Rows) -> dict[str, Tensor]:
+        def run(runner: GradientRunner, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
             with full_precision(graph.device.type):
                 given = graph, policy, {**values, **masks.rows()}
                 sparse = self.sparse(adapter.program, runner.wanted, graph)
@@ -196,7 +196,7 @@ class OperatorBackward:
 
     gradients: Callable[[tuple[str, ...]], GradientRunner | Unsupported]
     program: Program
-    run: Callable[[GradientRunner, Rows], dict[str, Tensor]]
+    run: Callable[[GradientRunner, Mapping[str, Tensor]], dict[str, Tensor]]
     constants: Mapping[str, Tensor]
     names: tuple[str, ...]
 
