@@ -142,6 +142,12 @@ class StageRunner:
         for variant in variants:
             self._runs.executable(variant, graph)
 
+    def is_ready(self, graph: HeteroGraph, policy: Policy) -> bool:
+        """Whether it is known what `small_runs` would run, or that this is nothing."""
+        if self._is_interpreted:
+            return True
+        return self._runs.of_size(self._graph(graph), policy) is not None
+
     def small_runs(
         self, graph: HeteroGraph, policy: Policy, size: tuple[int, ...]
     ) -> TimedRuns | None:
@@ -153,8 +159,9 @@ class StageRunner:
             size: The graph's.
         """
         graph, backend = self._graph(graph), self._runs.backend
-        variant = self._variants.get(self._runs.of_size(graph, policy) or "")
-        if self._is_interpreted or variant is None or not isinstance(backend, CppBackend):
+        if self._is_interpreted or not isinstance(backend, CppBackend):
+            return None
+        if (variant := self._variants.get(self._runs.of_size(graph, policy) or "")) is None:
             return None
         types = graph.num_ntypes, graph.num_etypes
         runs = SmallRuns.of(variant, types, backend, {}, size)

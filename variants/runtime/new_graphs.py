@@ -23,6 +23,7 @@ from hetune.variants.program.nodes import Space
 from hetune.variants.runtime.alike_calls import CallsAlike, first_of
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.choice import Chosen
+from hetune.variants.runtime.gradients import GradientRunner, in_stages
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.layer_status import LastCall
 from hetune.variants.runtime.size_choices import size_of, size_of_counts
@@ -58,6 +59,7 @@ class NewGraphs:
         self._runs, self._policy, self._training, self._weights = runs, policy, training, weights
         self._calls: dict[bool, CallsAlike] = {}
         self._sizes: dict[tuple[int, ...], SmallCalls] = {}
+        self._without: set[GradientRunner] = set()
         self._seen: OrderedDict[int, weakref.ref[Tensor]] = OrderedDict()
         self._rows: weakref.ref[Tensor] | None = None
 
@@ -157,7 +159,13 @@ class NewGraphs:
         found = self._training.parameters(adapter, call, call.inputs(graph))
         if isinstance(found, Unsupported) or (runner := found[1]) is None:
             return None
+        if runner in self._without:
+            return None
+        if not all(stage.is_ready(graph, in_stages(policy)) for stage in runner.stages):
+            return None  # before the first backward of the size
         gradients = SmallGradients.of(runner, graph, policy, size_of(graph)[:3])
+        if gradients is None:
+            self._without.add(runner)
         forward = self._forward(variant, graph, {}) if gradients else None
         return SmallTraining(forward, gradients, self._training) if forward and gradients else None
 
