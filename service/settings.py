@@ -78,6 +78,10 @@ class Settings(BaseSettings):
     service_data: Path = Field(
         default_factory=_own_folder, description="a folder for graphs, models and keys"
     )
+    large_graphs: Path | None = Field(
+        None, description="a folder of graphs in parts, which runs may name"
+    )
+    ray: str | None = Field(None, description="address of a Ray cluster that computes runs")
     store: str | None = Field(
         None, repr=False, description="where jobs and records are: a file, or a database's URL"
     )
@@ -222,7 +226,7 @@ def _paths(content: Mapping[str, Any], folder: Path) -> dict[str, str]:
     """Those of a file's settings that are paths, relative to its folder."""
     named = {
         name: content[name]
-        for name in ("service_data", "store", "api_key_file")
+        for name in ("service_data", "large_graphs", "store", "api_key_file")
         if isinstance(content.get(name), str)
     }
     return {name: str(folder / path) for name, path in named.items() if "://" not in path}

@@ -159,6 +159,8 @@ def serve(
                 regret_rate=settings.regret_samples,
                 warm=settings.warm or (),
                 prepares=False,
+                large_graphs=settings.large_graphs,
+                ray=settings.ray,
             )
         activity = Activity() if settings.worker else None
         workers = [ServiceWorker(settings.store)]

@@ -8,7 +8,14 @@ from typing import Self
 
 import httpx
 
-from hetune.clients.http import calls, cost_model_calls, feature_calls, job_calls, score_calls
+from hetune.clients.http import (
+    calls,
+    cost_model_calls,
+    feature_calls,
+    job_calls,
+    run_calls,
+    score_calls,
+)
 from hetune.clients.http.async_sender import AsyncClientPart, AsyncSender, sends
 from hetune.clients.http.job_calls import Event
 from hetune.variants.errors import HetuneError
@@ -38,6 +45,16 @@ class AsyncJobsClient(AsyncClientPart):
         return self._sender.watch(id, after)
 
 
+class AsyncRunsClient(AsyncClientPart):
+    """`RunsClient` for asyncio: it has the same methods, and they are awaited."""
+
+    submit = sends(run_calls.submit)
+    list = sends(run_calls.list)
+    get = sends(run_calls.get)
+    delete = sends(run_calls.delete)
+    rows = sends(run_calls.rows)
+
+
 class AsyncCostModelsClient(AsyncClientPart):
     """`CostModelsClient` for asyncio: it has the same methods, and they are awaited."""
 
@@ -63,6 +80,7 @@ class AsyncClient(AsyncClientPart):
 
     Attributes:
         jobs: Profiling jobs.
+        runs: Runs part by part.
         cost_models: Cost models.
 
     Raises:
@@ -81,6 +99,7 @@ class AsyncClient(AsyncClientPart):
     ) -> None:
         super().__init__(AsyncSender(url, key, timeout, retries, transport))
         self.jobs = AsyncJobsClient(self._sender)
+        self.runs = AsyncRunsClient(self._sender)
         self.cost_models = AsyncCostModelsClient(self._sender)
 
     upload_graph = sends(calls.upload_graph)

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 
 import httpx
 
-from hetune.clients.http import calls, cost_model_calls, feature_calls, job_calls, score_calls
+from hetune.clients.http import (
+    calls,
+    cost_model_calls,
+    feature_calls,
+    job_calls,
+    run_calls,
+    score_calls,
+)
 from hetune.clients.http.job_calls import Event
 from hetune.clients.http.sender import ClientPart, Sender, sends
 from hetune.profiling.closeable import Closeable
@@ -40,6 +47,16 @@ class JobsClient(ClientPart):
         return self._sender.watch(id, after)
 
 
+class RunsClient(ClientPart):
+    """Runs part by part. Every method also raises `UnreachableError`."""
+
+    submit = sends(run_calls.submit)
+    list = sends(run_calls.list)
+    get = sends(run_calls.get)
+    delete = sends(run_calls.delete)
+    rows = sends(run_calls.rows)
+
+
 class CostModelsClient(ClientPart):
     """Cost models, by id or alias. Every method also raises `UnreachableError`."""
 
@@ -67,6 +84,7 @@ class Client(ClientPart, Closeable):
 
     Attributes:
         jobs: Profiling jobs.
+        runs: Runs part by part.
         cost_models: Cost models.
 
     Raises:
@@ -85,6 +103,7 @@ class Client(ClientPart, Closeable):
     ) -> None:
         super().__init__(Sender(url, key, timeout, retries, transport))
         self.jobs = JobsClient(self._sender)
+        self.runs = RunsClient(self._sender)
         self.cost_models = CostModelsClient(self._sender)
 
     upload_graph = sends(calls.upload_graph)

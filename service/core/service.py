@@ -24,6 +24,8 @@ from hetune.service.core.keys.keys import FILE, Keys
 from hetune.service.core.models.engine import Engine
 from hetune.service.core.models.models import ModelStore
 from hetune.service.core.models.warm_up import WarmUp
+from hetune.service.core.runs.runs import Runs
+from hetune.service.core.runs.sources import RunSources
 from hetune.service.core.storage.folder import Folder
 
 
@@ -40,7 +42,8 @@ class Service:
         features: Features of their nodes, by name.
         models: Models by name and version.
         selection: Choices without running.
-        inference: Runs.
+        inference: Runs models.
+        runs: Runs them part by part, between requests.
         regret: What is run again when nothing else is to be done.
         measurements: Where measurements and jobs are.
         jobs: Profiling jobs.
@@ -59,6 +62,7 @@ class Service:
     models: ModelStore
     selection: VariantSelection
     inference: Inference
+    runs: Runs
     regret: RegretSamples
     measurements: Measurements
     jobs: Jobs
@@ -81,6 +85,8 @@ class Service:
         regret_rate: float = 0.0,
         warm: Sequence[str] = (),
         prepares: bool = True,
+        large_graphs: Path | None = None,
+        ray: str | None = None,
     ) -> Self:
         """The service over a folder, which is created if it is missing.
 
@@ -99,6 +105,8 @@ class Service:
             prepares: Whether what choosing needs is compiled before this returns. If not,
                 `warm_up.run` does that, and checks that kernels can be compiled; until then
                 nothing must run.
+            large_graphs: Folder of graphs that runs may name; none if None.
+            ray: Address of a Ray cluster that computes runs, with both folders under the same path.
 
         Raises:
             FolderError: The folder cannot be used.
@@ -121,16 +129,19 @@ class Service:
         selection = VariantSelection(graphs, models, follower, engine, limits, metrics)
         regret = RegretSamples(regret_rate, follower, engine, limits, metrics)
         inference = Inference(selection, engine, limits, metrics, regret)
+        features = FeatureStore(graphs, limits)
+        sources = RunSources(graphs, features, large_graphs)
         return cls(
             limits,
             engine,
             folder,
             Keys(root / FILE),
             graphs,
-            FeatureStore(graphs, limits),
+            features,
             models,
             selection,
             inference,
+            Runs(root / "runs", models, sources, follower, engine, limits, ray),
             regret,
             measurements,
             Jobs(measurements, limits, models),

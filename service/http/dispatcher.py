@@ -193,6 +193,10 @@ class Dispatcher:
         """Does something that nobody waits for in the thread that computes."""
         return await asyncio.wrap_future(self._computing.submit(self._busy, do))
 
+    def compute_from_thread(self, do: Callable[[], T]) -> T:
+        """As `compute_in_background`, for a thread beside the event loop, which waits."""
+        return self._computing.submit(self._busy, do).result()
+
     def close(self) -> None:
         """Begins nothing more. What is under way is not waited for."""
         self.stopping.set()

@@ -9,9 +9,11 @@ from fastapi import Path
 from hetune.service.core.graphs.graph_files import FEATURES_PATTERN, ID_PATTERN
 from hetune.service.core.models.aliases import ALIAS_PATTERN, SEPARATOR
 from hetune.service.core.models.models import LATEST, NAME_PATTERN
+from hetune.service.core.runs.runs import RUN_PATTERN
 
 GraphId = Annotated[str, Path(json_schema_extra={"pattern": f"^{ID_PATTERN}$"})]
 FeaturesName = Annotated[str, Path(json_schema_extra={"pattern": f"^{FEATURES_PATTERN}$"})]
+RunId = Annotated[str, Path(json_schema_extra={"pattern": f"^{RUN_PATTERN}$"})]
 ModelName = Annotated[str, Path(json_schema_extra={"pattern": f"^{NAME_PATTERN}$"})]
 AliasName = Annotated[str, Path(json_schema_extra={"pattern": f"^{ALIAS_PATTERN}$"})]
 _REFERENCE = f"^{NAME_PATTERN}({SEPARATOR}{ALIAS_PATTERN})?$"

@@ -45,6 +45,11 @@ NEEDS: Mapping[str, Need] = {
     "POST /v1/models/{name}/select": _INFER,
     "POST /v1/models/{name}/score": _INFER,
     "POST /v1/models/{name}/top-k": _INFER,
+    "POST /v1/runs": _INFER,
+    "GET /v1/runs": _INFER,
+    "GET /v1/runs/{id}": _INFER,
+    "DELETE /v1/runs/{id}": _INFER,
+    "GET /v1/runs/{id}/rows": _INFER,
     # A new version is what everybody gets who asks for the latest.
     "PUT /v1/models/{name}/versions/{version}": _ADMIN,
     "DELETE /v1/models/{name}/versions/{version}": _ADMIN,

@@ -18,6 +18,7 @@ from hetune.service.core.graphs.edit import EditDocument
 from hetune.service.core.jobs.documents import JobRequest
 from hetune.service.core.keys.access import Access
 from hetune.service.core.models.description import ModelDescription
+from hetune.service.core.runs.documents import RunRequest
 from hetune.service.core.service import Service
 from hetune.service.http.asgi import App
 from hetune.service.http.dispatcher import Dispatcher
@@ -39,6 +40,7 @@ from hetune.service.http.routes import (
     jobs,
     metrics,
     models,
+    runs,
     scores,
 )
 from hetune.service.http.routes.access_schema import add_security
@@ -49,7 +51,7 @@ from hetune.service.http.routes.scores import ScoreDocument, TopDocument
 from hetune.service.http.schema import add_examples, add_schemas, fails
 from hetune.service.pages import routes as pages
 from hetune.service.pages.sessions import Sessions
-from hetune.service.server.background import follow, sample_regret
+from hetune.service.server.background import follow, perform_runs, sample_regret
 from hetune.service.server.guard import Guard
 from hetune.service.server.middleware import Middleware
 from hetune.service.server.tracing import RequestTracing
@@ -105,6 +107,7 @@ def routes(work: Dispatcher, sessions: Sessions | None = None) -> FastAPI:
         beside = (
             follow(service.follower),
             sample_regret(work),
+            perform_runs(work),
             asyncio.to_thread(service.warm_up.run),
         )
         tasks = [asyncio.create_task(coroutine) for coroutine in beside]
@@ -133,6 +136,7 @@ def routes(work: Dispatcher, sessions: Sessions | None = None) -> FastAPI:
         graphs.router(work),
         features.router(work),
         models.router(work),
+        runs.router(work),
         jobs.router(work),
         cost_models.router(work),
         catalogue.router(work),
@@ -143,7 +147,7 @@ def routes(work: Dispatcher, sessions: Sessions | None = None) -> FastAPI:
     app.include_router(oip.router(work))
     add_schemas(
         app,
-        *(GraphDocument, EditDocument, ModelDescription, JobRequest, ProblemDetails),
+        *(GraphDocument, EditDocument, ModelDescription, JobRequest, RunRequest, ProblemDetails),
         *(FeaturesDocument, InferDocument, SelectDocument, ScoreDocument, TopDocument),
         *(InferenceRequest, InferenceResponse, IndexRequest, LoadRequest, ProtocolError),
         NamedVersion,

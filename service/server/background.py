@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import math
+import time
 
 from hetune.costmodel.selection.champion import ChampionFollower
 from hetune.service.core.inference.regret import ROUNDS, RegretSample, RegretSamples
 from hetune.service.http.dispatcher import Dispatcher
+from hetune.variants.errors import HetuneError
 
 FOLLOW_SECONDS, SAMPLE_SECONDS = 0.5, 0.2
+RUN_SECONDS, LOOK_SECONDS = 0.1, 2.0
+"""How often it is looked for runs that were submitted here, and for those of other processes."""
 _log = logging.getLogger(__name__)
 
 
@@ -19,6 +24,23 @@ async def follow(follower: ChampionFollower) -> None:
     while True:
         await asyncio.sleep(FOLLOW_SECONDS)
         await asyncio.to_thread(follower.refresh)
+
+
+async def perform_runs(work: Dispatcher) -> None:
+    """Performs runs one after the other, in a thread beside the event loop, until cancelled."""
+    runs, looked = work.service.runs, -math.inf
+    while not work.stopping.is_set():
+        await asyncio.sleep(RUN_SECONDS)
+        is_due = runs.submitted.is_set() or time.monotonic() > looked + LOOK_SECONDS
+        if not (is_due and work.service.warm_up.is_prepared):
+            continue
+        given = work.compute_from_thread, work.stopping.is_set
+        try:
+            while await asyncio.to_thread(runs.perform_next, *given):
+                pass
+        except HetuneError as error:
+            _log.warning("runs cannot be performed: %s", error)
+        looked = time.monotonic()
 
 
 async def sample_regret(work: Dispatcher) -> None:

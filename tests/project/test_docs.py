@@ -93,7 +93,6 @@ def examples(document: Path) -> list[str]:
         ("docs/mini-batches.md", ()),
         ("docs/schedules.md", ()),
         ("docs/adding-a-layer.md", ()),
-        ("docs/service.md", ()),
     ],
 )
 def test_examples_run(name, needs, tmp_path):

@@ -44,6 +44,7 @@ ORDER = (
     "hetune.service.core.graphs",
     "hetune.service.core.models",
     "hetune.service.core.inference",
+    "hetune.service.core.runs",
     "hetune.service.core.jobs",
     "hetune.service.core.cost_models",
     "hetune.service.core",

@@ -65,6 +65,7 @@ def bodies(graph: str) -> list[Body]:
         ("POST", "/v2/repository/index", {"ready": True}),
         ("POST", "/v2/repository/models/m/load", {"parameters": {}}),
         ("POST", "/v2/repository/models/m/unload", {}),
+        ("POST", "/v1/runs", {"model": "m", "graph": graph, "features": "base"}),
         ("POST", "/v1/profiling/jobs", {"campaign": _CAMPAIGN, "retrain": False}),
         ("POST", "/v1/cost-models/none/promote", {}),
         ("POST", "/v1/cost-models/rollback", {}),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -19,14 +20,19 @@ from hetune.variants.partition.layers import (
     RowFunction,
     partitioned,
 )
-from hetune.variants.program.nodes import Space
+from hetune.variants.program.nodes import Program, Space
 from hetune.variants.program.stages import near_programs
 from hetune.variants.runtime.compiled import CompiledLayer
 from hetune.variants.runtime.compiled_model import CompiledModel
 
+PartitionedModel: TypeAlias = (
+    CompiledModel | CompiledLayer | Sequence[CompiledLayer | RowFunction | PartitionedLayer]
+)
+"""A compiled model or layer; or layers in order, with functions of rows between them."""
+
 
 def partitioned_layers(
-    model: CompiledModel | CompiledLayer | Sequence[CompiledLayer | RowFunction],
+    model: PartitionedModel,
     types: HeteroGraph | None = None,
     width: int = 0,
 ) -> tuple[PartitionedLayer, ...]:
@@ -42,11 +48,21 @@ def partitioned_layers(
         InputError: One is not compiled, or reads more than the edges into its nodes.
     """
     if isinstance(model, CompiledModel):
-        return _traced(model, _steps(model.module, types, width))
+        whole = model
+
+        def compiled(_: int, program: Program, weights: Mapping[str, Tensor]) -> CompiledLayer:
+            plain = {name: rows.float() for name, rows in weights.items()}
+            return whole.compile_part(ProgramLayer(program, plain).eval())
+
+        steps = _steps(model.module, types, width)
+        return wired_layers(type(model.module).__name__, steps, compiled)
     if isinstance(model, nn.Module):
         model = [model]
     found: list[PartitionedLayer] = []
     for each in model:
+        if isinstance(each, PartitionedLayer):
+            found.append(each)
+            continue
         if not isinstance(each, CompiledLayer):
             if not found or not callable(each):
                 raise InputError(
@@ -86,9 +102,23 @@ def _dictionaries(
     )
 
 
-def _traced(model: CompiledModel, steps: ModelSteps) -> tuple[PartitionedLayer, ...]:
-    """A model's steps, each as often as it has to read its nodes' edges."""
-    name = type(model.module).__name__
+def wired_layers(
+    name: str,
+    steps: ModelSteps,
+    compiled: Callable[[int, Program, Mapping[str, Tensor]], CompiledLayer],
+    finish: Mapping[int, RowFunction] | None = None,
+) -> tuple[PartitionedLayer, ...]:
+    """A model's steps, each as often as it has to read its nodes' edges.
+
+    Args:
+        name: Of the model, in errors.
+        steps: Its steps.
+        compiled: Compiles a program of a step, by the step's number, with its weights.
+        finish: What becomes of the rows of a step's only result, by the step's number.
+
+    Raises:
+        InputError: It takes more than rows of nodes, or reads more than its nodes' edges.
+    """
     found: list[PartitionedLayer] = []
     places: dict[str, LayerInput] = {
         name: LayerInput(-1, table=rows.flatten(1)) for name, rows in steps.tables.items()
@@ -104,18 +134,20 @@ def _traced(model: CompiledModel, steps: ModelSteps) -> tuple[PartitionedLayer, 
         given = [param.name for param in step.program.params if param.role != "weight"]
         own = {each: places[_place(of)] for each, of in zip(given, step.inputs, strict=True)}
         for program in programs:
-            weights = {
-                param.name: step.weights[param.name].float()
-                for param in program.params
-                if param.role == "weight"
-            }
-            layer = model.compile_part(ProgramLayer(program, weights).eval())
+            names = [param.name for param in program.params if param.role == "weight"]
+            layer = compiled(number, program, {each: step.weights[each] for each in names})
             read = tuple(own[param.name] for param in program.params if param.role != "weight")
             first = 0
             for result in program.results:
                 own[result] = LayerInput(len(found), first)
                 first += program.type_of(result).width
             found.append(partitioned(layer, read, step.loops))
+        if finish is not None and number in finish:
+            if len(programs[-1].results) > 1:
+                raise InputError(
+                    f"{name} does not run in parts: layer {number} has several results"
+                )
+            found[-1] = replace(found[-1], functions=(finish[number],))
         for place, result in enumerate(step.program.results):
             places[f"{number}.{place}"] = own[result]
     return tuple(found)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any, Self
 
@@ -11,18 +12,16 @@ import numpy as np
 
 from hetune.variants.errors import PartitionError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.partition.executor import LayerParts, PartRows
-from hetune.variants.partition.layers import RowFunction
+from hetune.variants.partition.executor import Executor, LayerParts, PartRows
+from hetune.variants.partition.model_layers import PartitionedModel
 from hetune.variants.partition.partitions import Partitions
 from hetune.variants.partition.ray_cluster import ray_cluster
 from hetune.variants.partition.row_files import RowsLike
 from hetune.variants.partition.run import Progress, run_on
-from hetune.variants.runtime.compiled import CompiledLayer
-from hetune.variants.runtime.compiled_model import CompiledModel
 
 
 def run(
-    model: CompiledLayer | CompiledModel | Sequence[CompiledLayer | RowFunction],
+    model: PartitionedModel,
     graph: HeteroGraph | Partitions,
     features: RowsLike,
     out: str | os.PathLike[str],
@@ -60,8 +59,19 @@ def run(
         PartitionError: As of `run_partitions`, or workers were lost again and again.
         VariantError: There is no such variant.
     """
-    with ray_cluster(address) as ray, _OnRay(ray) as executor:
+    with on_ray(address) as executor:
         return run_on(executor, model, graph, features, out, memory, variant, progress)
+
+
+@contextmanager
+def on_ray(address: str | None) -> Iterator[Executor]:
+    """What has parts computed by a cluster.
+
+    Raises:
+        InputError: As `run` does.
+    """
+    with ray_cluster(address) as ray, _OnRay(ray) as executor:
+        yield executor
 
 
 class _OnRay:

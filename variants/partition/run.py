@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -16,8 +16,7 @@ from hetune.variants.errors import HetuneError, InputError, PartitionError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.partition.executor import Executor, InOrder, LayerParts
 from hetune.variants.partition.journal import FinishedPart, Journal
-from hetune.variants.partition.layers import RowFunction
-from hetune.variants.partition.model_layers import partitioned_layers
+from hetune.variants.partition.model_layers import PartitionedModel, partitioned_layers
 from hetune.variants.partition.partitions import GraphPartitions, Partitions
 from hetune.variants.partition.row_files import (
     RowsLike,
@@ -32,8 +31,6 @@ from hetune.variants.partition.row_files import (
 from hetune.variants.partition.row_streams import ENDINGS, WRITTEN, RowStream, check_ending, pack
 from hetune.variants.registry.atomic_files import sync_folder
 from hetune.variants.runtime.choice import check_variant
-from hetune.variants.runtime.compiled import CompiledLayer
-from hetune.variants.runtime.compiled_model import CompiledModel
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the edges that are done and those of all layers."""
@@ -45,7 +42,7 @@ COMMIT_SECONDS = 1.0
 
 
 def run_partitions(
-    model: CompiledLayer | CompiledModel | Sequence[CompiledLayer | RowFunction],
+    model: PartitionedModel,
     graph: HeteroGraph | Partitions,
     features: RowsLike,
     out: str | os.PathLike[str],
@@ -93,7 +90,7 @@ def run_partitions(
 
 def run_on(
     executor: Executor,
-    model: CompiledLayer | CompiledModel | Sequence[CompiledLayer | RowFunction],
+    model: PartitionedModel,
     graph: HeteroGraph | Partitions,
     features: RowsLike,
     out: str | os.PathLike[str],

@@ -245,7 +245,7 @@ class ModelStore:
             FolderError: It cannot be written.
         """
         with self.folder.locked():
-            self._stamp(name, version)
+            self.stamp(name, version)
             self._aliases.set(Path(self._folder_of(name)), alias, version)
 
     def remove_alias(self, name: str, alias: str) -> None:
@@ -263,7 +263,7 @@ class ModelStore:
         Raises:
             NotFoundError: There is none.
         """
-        return (name, version, self._stamp(name, version)) in self._loaded
+        return (name, version, self.stamp(name, version)) in self._loaded
 
     def unload(self, name: str) -> None:
         """Lets go of a model's versions in memory; who asks for one gets it from disk again.
@@ -287,7 +287,7 @@ class ModelStore:
         path = self._path(name, version)
         with self.folder.locked():
             self._aliases.check_unnamed(path.parent, version)
-            self._loaded.discard((name, version, self._stamp(name, version)))
+            self._loaded.discard((name, version, self.stamp(name, version)))
             self.folder.remove(path)
 
     def _folder_of(self, name: str) -> str:
@@ -319,14 +319,17 @@ class ModelStore:
             raise NotFoundError(f"there is no model {name}: give it to the service first")
         return found
 
-    def _stamp(self, name: str, version: int) -> int:
-        return self._stamp_of(self._files(name), name, version)
-
-    def _stamp_of(self, files: Mapping[int, os.DirEntry[str]], name: str, version: int) -> int:
+    def stamp(self, name: str, version: int) -> int:
         """What tells a version from one that was there before it under the same number.
 
         That is when its file came there, in nanoseconds since 1970.
+
+        Raises:
+            NotFoundError: There is none.
         """
+        return self._stamp_of(self._files(name), name, version)
+
+    def _stamp_of(self, files: Mapping[int, os.DirEntry[str]], name: str, version: int) -> int:
         _check_version(version)
         try:
             with self.folder.io("read"):

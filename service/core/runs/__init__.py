@@ -1,0 +1,1 @@
+"""Runs on graphs of any size, part by part, between requests."""
