@@ -207,7 +207,7 @@ def in_parts(folder: Path, memory: int, layer: str, variant: str | None = None) 
     given = edges, folder / "x.npy", folder / "parts.npy"
     (prepared,) = partitioned_layers([fast])  # whose kernels are loaded before it counts
     rows = row_files.open_rows(given[1], edges.num_nodes)
-    inputs = part_run.read_part(prepared, edges, (rows,), 0, 1, memory)
+    inputs = part_run.read_part(prepared, edges, (rows,), 0, 1, memory, variant)
     part_run.run_part(prepared, edges, inputs, memory, variant)
     held = int(Path("/proc/self/status").read_text().split("VmData:")[1].split()[0]) << 10
     resource.setrlimit(resource.RLIMIT_DATA, (held + memory, held + memory))

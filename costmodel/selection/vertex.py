@@ -58,9 +58,7 @@ class VertexFunction:
             (captured(self._function), tuple(options.items()), shapes),
             tensors,
             lambda: VertexLayer(self._function, tensors, options),
-            graph,
-            v_feature,
-            e_feature,
+            lambda layer: layer(graph, v_feature, e_feature),
         )
         return out
 

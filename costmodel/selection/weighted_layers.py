@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -16,6 +16,7 @@ _MOST = 8
 _MOST_KINDS = 64
 """Likewise sets of options and of shapes of weights, each with its own weights."""
 Tensors = Mapping[str, Tensor]
+_Found = TypeVar("_Found")
 
 
 class LayerOfWeights(Protocol):
@@ -43,17 +44,15 @@ class WeightedLayers:
         kind: Hashable,
         weights: Tensors,
         make: Callable[[], LayerOfWeights],
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
-        """What the compiled layer gives.
+        call: Callable[[Any], _Found],
+    ) -> _Found:
+        """What a call of the compiled layer gives.
 
         Args:
             kind: Equal for calls that one layer may be for, with other weights.
             weights: By name.
             make: Makes the layer, with these weights.
-            *args: Of the layer's call.
-            **kwargs: Likewise.
+            call: Calls the compiled layer.
 
         Raises:
             InputError: The kind is not hashable: an option is no constant.
@@ -68,7 +67,7 @@ class WeightedLayers:
                 self._last = kind, found
             with found.lock:
                 if found.key == key:  # nobody took it for other weights meanwhile
-                    return found.compiled(*args, **kwargs)
+                    return call(found.compiled)
 
     def _layer(
         self,

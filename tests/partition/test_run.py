@@ -72,7 +72,7 @@ def in_memory(layer: hetune.CompiledLayer, x: Tensor, variant: str | None = None
 def part_rows(
     layer: PartitionedLayer, first: int, last: int, variant: str | None = None
 ) -> tuple[Tensor, str]:
-    inputs = read_part(layer, PARTS, (X.numpy(),), first, last, 1 << 30)
+    inputs = read_part(layer, PARTS, (X.numpy(),), first, last, 1 << 30, variant)
     return run_part(layer, PARTS, inputs, 1 << 30, variant)
 
 

@@ -15,6 +15,9 @@ from hetune.variants.graph.reused_index import EdgePart
 RepeatReader = Callable[[tuple[Any, ...]], "Call | None"]
 """Reads the arguments of a repeated call; None where the module has changed."""
 
+Ids = tuple[Tensor, Tensor, Tensor]
+"""Sources, destinations and types, integers [E]."""
+
 
 class LooseEdges(NamedTuple):
     """Edges, and all that a program needs beside, without a graph.
@@ -114,6 +117,10 @@ class Call(ABC):
 
     def loose_edges(self) -> LooseEdges | None:
         """What to run on without making a graph; None where that takes one. Nothing is checked."""
+        return None
+
+    def edge_batch(self) -> tuple[Ids, Mapping[str, Tensor]] | None:
+        """Edges, and features by name, where each call has edges of its own. Nothing is checked."""
         return None
 
     def gradient_refusal(self) -> str | None:

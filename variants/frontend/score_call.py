@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hetune.variants.errors import GraphError
 from hetune.variants.frontend.adapter import Adapter, Arguments, Unsupported
-from hetune.variants.frontend.call import Call, RepeatReader
+from hetune.variants.frontend.call import Call, Ids, RepeatReader
 from hetune.variants.frontend.calls import feature_refusal
 from hetune.variants.frontend.kge.batch import check_ids
 from hetune.variants.frontend.kge.layer import ScoreLayer
@@ -102,6 +102,11 @@ class ScoreCall(Call):
             return ScoreCall(adapter, (heads, rels, tails), tables, entities[0].shape[0], free)
 
         return read
+
+    def edge_batch(self) -> tuple[Ids, Mapping[str, Tensor]]:
+        """From heads to tails, and tables of entities."""
+        heads, rels, tails = self._triples
+        return (heads, tails, rels), self._entities
 
     def result(self, graph: HeteroGraph, results: tuple[Tensor, ...]) -> Tensor:
         """[B]."""

@@ -49,6 +49,8 @@ class EdgeBatch(HeteroGraph):
         """
         shape, given = self.src.shape, (src, dst, etype)
         for ids in given:
+            if type(ids) is not Tensor or ids.layout is not torch.strided:
+                return False
             if ids.dtype not in _INTEGERS or ids.shape != shape or not ids.is_cpu:
                 return False
         if not self.src.is_cpu:
@@ -77,11 +79,11 @@ class FreeBatches:
     def give(self, batch: EdgeBatch) -> None:
         """Keeps a batch for another call, if it can take other ids and is worth its memory."""
         counts = batch.counts
-        if counts[2] > _MOST_EDGES or not batch.is_replaceable:
+        if counts[2] > MOST_EDGES or not batch.is_replaceable:
             return
         self._free.append((counts, batch))
-        self._has_large |= counts[2] * _MOST_BATCHES > _MOST_EDGES
-        while self._has_large and sum(each[0][2] for each in self._free.copy()) > _MOST_EDGES:
+        self._has_large |= counts[2] * _MOST_BATCHES > MOST_EDGES
+        while self._has_large and sum(each[0][2] for each in self._free.copy()) > MOST_EDGES:
             with suppress(IndexError):  # another thread took the last one
                 self._free.popleft()
 
@@ -182,7 +184,7 @@ class BatchIndex(GraphIndex):
 
 _MOST_BATCHES = 8
 """That are kept: two calls of a step, each twice, as a loss outlives the next step's calls."""
-_MOST_EDGES = 1 << 16
+MOST_EDGES = 1 << 16
 """Of all that are kept together: binding takes next to nothing of larger batches' time."""
 _COLUMNS = ("src", "dst", "etype")
 _INTEGERS = (torch.int64, torch.int32)

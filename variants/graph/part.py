@@ -9,7 +9,7 @@ import numpy as np
 
 from hetune.variants.graph.hetero import HeteroGraph
 
-__all__ = ["GraphPart", "part_of"]
+__all__ = ["GraphPart", "numbered", "part_of"]
 
 _SEARCHING = 512
 """How many times as long it takes to find an edge's source as to have room for a node's number.
@@ -57,7 +57,7 @@ def part_of(
         dst: Destination, [E].
         etype: Type, [E].
     """
-    nodes, number = _numbered(needed, src, node_offsets[-1])
+    nodes, number = numbered(needed, src, node_offsets[-1])
     graph = whole.with_columns(
         number(src),
         number(dst),
@@ -71,7 +71,7 @@ def part_of(
     return GraphPart(graph, nodes, needed)
 
 
-def _numbered(
+def numbered(
     needed: np.ndarray, src: np.ndarray, num_nodes: int
 ) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
     """All nodes that are named, ascending, and what numbers them."""

@@ -26,6 +26,11 @@ def may_use_fewer() -> bool:
     return not _is_exact.get() and kernel_threads() > 1
 
 
+def thread_limits() -> tuple[int, bool]:
+    """The number, and whether runs have to have it."""
+    return _asked.get() or torch.get_num_threads(), _is_exact.get()
+
+
 @contextmanager
 def using_threads(count: int, *, exactly: bool = False) -> Iterator[None]:
     """Kernels use so many while it lasts, whatever torch uses.

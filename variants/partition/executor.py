@@ -46,7 +46,8 @@ class LayerParts:
         Raises:
             MemoryLimitError: They do not fit.
         """
-        return read_part(self.layer, self.partitions, self._arrays, first, last, self.memory)
+        given = self.layer, self.partitions, self._arrays
+        return read_part(*given, first, last, self.memory, self.variant)
 
     def run(self, first: int, last: int, read: Callable[[], PartInputs]) -> PartRows:
         """The rows of the nodes of some ranges; None where several ranges do not fit.

@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -32,6 +32,9 @@ class FinishedPart:
     variant: str
 
 
+_FIELDS = fields(FinishedPart)
+
+
 class Journal:
     """The finished parts of a run, in a file that one process at a time may have.
 
@@ -55,10 +58,10 @@ class Journal:
         except OSError as error:
             raise self._failure(error) from error
         self._file.seek(0)
-        header = self._line(run)
+        header = _line(run)
         first, *lines = self._file.read().split(b"\n")[:-1] or [b""]
         self.parts = _finished(lines) if first + b"\n" == header else []
-        kept = [header, *(self._line(asdict(part)) for part in self.parts)]
+        kept = [header, *map(_line_of, self.parts)]
         self._file.seek(0)
         self._file.truncate()
         self._append(b"".join(kept))
@@ -69,7 +72,7 @@ class Journal:
         Raises:
             PartitionError: That cannot be written.
         """
-        self._append(b"".join(self._line(asdict(part)) for part in parts))
+        self._append(b"".join(map(_line_of, parts)))
         self.parts += parts
 
     def __enter__(self) -> Self:
@@ -78,10 +81,6 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         """Lets others have the file."""
         self._file.close()
-
-    @staticmethod
-    def _line(record: dict[str, Any]) -> bytes:
-        return json.dumps(record, sort_keys=True).encode() + b"\n"
 
     def _append(self, content: bytes) -> None:
         try:
@@ -114,6 +113,14 @@ def locked(path: Path) -> BinaryIO:
             raise
         raise PartitionError(f"{path.parent} is in use by another process: wait") from error
     return file
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, sort_keys=True).encode() + b"\n"
+
+
+def _line_of(part: FinishedPart) -> bytes:
+    return _line({field.name: getattr(part, field.name) for field in _FIELDS})
 
 
 def _finished(lines: list[bytes]) -> list[FinishedPart]:

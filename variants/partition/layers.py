@@ -23,6 +23,7 @@ from hetune.variants.passes.choices import FOLD_ALL
 from hetune.variants.passes.pipeline import run_passes
 from hetune.variants.passes.transform_side import TransformSide
 from hetune.variants.passes.weights_first import FoldScale
+from hetune.variants.plan.choices import Side
 from hetune.variants.plan.sides import id_on
 from hetune.variants.plan.variants import Variant
 from hetune.variants.program.locality import reads_near_nodes
@@ -33,7 +34,6 @@ from hetune.variants.runtime.backends import backend_of
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.compiled import CompiledLayer
-from hetune.variants.runtime.domain import split_relations
 
 RowFunction: TypeAlias = Callable[[Tensor], Tensor]
 """Of rows one by one, such as an activation."""
@@ -142,22 +142,38 @@ class PartitionedLayer:
         edges += rows if self.loops in ("added", "replaced") else 0
         return 2 * inputs + _INDEX_BYTES * edges + _NODE_BYTES * num_nodes
 
-    def is_bipartite(self, types: HeteroGraph) -> bool:
-        """Whether `bipartite` runs on parts of a graph of such types."""
+    def is_bipartite(
+        self, types: HeteroGraph, variant: str | None = None, side: Side | None = None
+    ) -> bool:
+        """Whether `bipartite` runs on parts of a graph, under the id of a variant if one is given.
+
+        Args:
+            types: A graph with the same types.
+            variant: The id.
+            side: Of all edge types of the whole graph; None where it is not known.
+        """
         if self.bipartite is None:
             return False
+        if variant is not None:
+            is_known = side is not None or not self.is_hybrid(variant)
+            if not (is_known and self.named(variant, side) in self.exact):
+                return False
         if self.adapter.metadata is not None:
             return tuple(map(list, self.adapter.metadata)) == types.metadata()
         of_types = any(param.type.space is Space.NTYPE for param in self.adapter.program.params)
         return types.is_canonical or not of_types
 
-    def named(self, variant: str, graph: HeteroGraph) -> str:
-        """What runs on a part under an id."""
+    def named(self, variant: str, side: Side | None) -> str:
+        """What runs on parts under an id, where plans take edge types on this side."""
+        if side is None or not self.is_hybrid(variant):
+            return variant
+        name = id_on(self.layer._promoted[variant], side)
+        return name if name in self.layer._promoted else variant
+
+    def is_hybrid(self, variant: str) -> bool:
+        """Whether what runs under an id depends on the side of edge types."""
         found = self.layer._promoted.get(variant)
-        if found is not None and found.choices.plan.program.is_hybrid:
-            name = id_on(found, split_relations(graph).side)
-            variant = name if name in self.layer._promoted else variant
-        return variant
+        return found is not None and found.choices.plan.program.is_hybrid
 
     def __reduce__(self) -> Any:
         layer = self.layer

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from hetune.variants.errors import InputError, MemoryLimitError
+from hetune.variants.graph.bipartite import BipartiteGraph
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.loops import with_loops
 from hetune.variants.graph.part import GraphPart
 from hetune.variants.partition.layers import PartitionedLayer
 from hetune.variants.partition.partitions import Partitions
 from hetune.variants.partition.row_files import gathered
+from hetune.variants.runtime.domain import split_relations
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ def read_part(
     first: int,
     last: int,
     memory: int,
+    variant: str | None = None,
 ) -> PartInputs:
     """The edges into the nodes of some ranges, and the rows that a layer reads of them.
 
@@ -47,11 +50,14 @@ def read_part(
         first: The first range.
         last: The range after the last one.
         memory: Most bytes that the part may take.
+        variant: Id of the variant that is to run.
 
     Raises:
         MemoryLimitError: They do not fit.
     """
-    part = partitions.part(first, last)
+    side = partitions.sides and partitions.sides.side
+    bipartite = layer.is_bipartite(partitions.types, variant, side)
+    part = partitions.part(first, last, bipartite=bipartite)
     if layer.loops != "given":
         part = replace(part, graph=with_loops(part.graph, layer.loops))
     fixed = layer.fixed_bytes(part.graph.num_edges, len(part.nodes), partitions.num_nodes)
@@ -90,17 +96,16 @@ def run_part(
         VariantError: There is no such variant.
         InputError: A function gives something else than a row for each of its rows.
     """
-    part = inputs.part
-    graph = part.graph
+    part, graph = inputs.part, inputs.part.graph
     left = memory - layer.fixed_bytes(graph.num_edges, len(part.nodes), partitions.num_nodes)
     compiled, rows = layer.layer, part.targets
     given: tuple[Tensor | HeteroGraph, ...] = *inputs.rows, graph
-    name = variant = None if variant is None else layer.named(variant, graph)
-    is_exact = variant is None or variant in layer.exact
-    if layer.bipartite is not None and is_exact and layer.is_bipartite(partitions.types):
-        compiled, rows = layer.bipartite, slice(None)
-        (x,) = inputs.rows
-        given = x[part.targets], x, partitions.bipartite(part)
+    if variant is not None and layer.is_hybrid(variant):
+        variant = layer.named(variant, split_relations(graph).side)
+    name = variant
+    if layer.bipartite is not None and isinstance(graph, BipartiteGraph):
+        compiled, (x,) = layer.bipartite, inputs.rows
+        given, rows = (x[rows], x, graph), slice(None)
         name = variant and layer.exact[variant]
     with torch.no_grad():
         found = compiled(*given, variant=name, memory_limit=left)
@@ -108,7 +113,7 @@ def run_part(
         result = torch.cat([each[rows] for each in results], 1) if results[1:] else results[0][rows]
         for function in layer.functions:
             result = _checked(function(result), result)
-    return result, variant or compiled.status().variant or ""
+    return result, variant or compiled._last.variant or ""
 
 
 def _checked(found: object, rows: Tensor) -> Tensor:

@@ -7,12 +7,13 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from hetune.variants.graph.bipartite import BipartiteGraph
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex, RelationStats
-from hetune.variants.graph.part import GraphPart, part_of
+from hetune.variants.graph.part import GraphPart, numbered, part_of
 from hetune.variants.runtime.domain import RelationSides
 
 RANGE = 1 << 13
@@ -69,36 +70,47 @@ class Partitions(ABC):
             GraphFileError: They cannot be read.
         """
 
-    def part(self, first: int, last: int) -> GraphPart:
+    def part(self, first: int, last: int, *, bipartite: bool = False) -> GraphPart:
         """The graph of these edges; plans take its edge types on the sides of the whole graph's.
+
+        Args:
+            first: The first range.
+            last: The range after the last one.
+            bipartite: Whether its edges go from `nodes` to `needed`, numbered on their own.
 
         Raises:
             GraphFileError: They cannot be read.
         """
         needed = np.arange(self.bounds[first], self.bounds[last])
-        part = part_of(self.types, self.node_offsets, needed, *self.edges(first, last))
-        if self._sides is not None:
-            self._sides.keep_with(part.graph)
+        edges = self.edges(first, last)
+        if bipartite:
+            part = self._bipartite(needed, edges)
+        else:
+            part = part_of(self.types, self.node_offsets, needed, *edges)
+        if self.sides is not None:
+            self.sides.keep_with(part.graph)
         return part
 
-    def bipartite(self, part: GraphPart) -> BipartiteGraph:
-        """A part's edges, from `part.nodes` to `part.needed`, numbered on their own."""
+    def _bipartite(self, needed: np.ndarray, edges: RangeEdges) -> GraphPart:
+        nodes, number = numbered(needed, edges.src, self.num_nodes)
+        low, high = (needed[0], needed[-1] + 1) if len(needed) else (0, 0)
+        of_type = np.diff(np.clip(self.node_offsets, low, high))
+        types = np.repeat(np.arange(len(of_type), dtype=np.int32), of_type)
         graph = BipartiteGraph(
-            part.graph.src,
-            part.graph.dst - part.targets.start,
-            part.graph.etype,
-            num_sources=len(part.nodes),
-            num_targets=len(part.needed),
-            num_etypes=part.graph.num_etypes,
+            number(edges.src),
+            edges.dst - int(low),
+            edges.etype,
+            num_sources=len(nodes),
+            num_targets=len(needed),
+            num_etypes=self.types.num_etypes,
             types=self.types if self.types.is_canonical else None,
-            target_types=part.graph.ntype[part.targets],
+            target_types=torch.from_numpy(types),
         )
-        if self._sides is not None:
-            self._sides.keep_with(graph)
-        return graph
+        return GraphPart(graph, nodes, needed)
 
     @cached_property
-    def _sides(self) -> RelationSides | None:
+    def sides(self) -> RelationSides | None:
+        """On which side plans take each edge type; None where pairs are too many to be counted."""
         return None if self.stats is None else RelationSides.of(self.stats)
 
 

@@ -27,6 +27,7 @@ from hetune.variants.kernel.precision import Precision
 from hetune.variants.plan.variants import Variant
 from hetune.variants.registry.openmp import survive_forks
 from hetune.variants.runtime import fallback, global_hooks
+from hetune.variants.runtime.batch_calls import BatchCalls
 from hetune.variants.runtime.call_kinds import CallKinds
 from hetune.variants.runtime.call_options import CallOptions
 from hetune.variants.runtime.calls import Policy
@@ -41,7 +42,7 @@ from hetune.variants.runtime.layer_status import LastCall, LayerStatus
 from hetune.variants.runtime.layer_use import LayerUse
 from hetune.variants.runtime.modes import transform
 from hetune.variants.runtime.new_graphs import NewGraphs
-from hetune.variants.runtime.repeated_calls import RepeatedBatch, RepeatedCall, repeated
+from hetune.variants.runtime.repeated_calls import RepeatedCall
 from hetune.variants.runtime.supported_calls import SupportedCall, supported_call
 from hetune.variants.runtime.training import Training, trains_weights
 from hetune.variants.runtime.warm import Progress, compile_kernels, with_features
@@ -59,6 +60,7 @@ class CompiledLayer(ModuleWrapper):
         module: The original module. Its attributes and methods are this module's, too.
         variants: Ids of the promoted variants; empty as long as the module is not supported.
         vocabulary: Names of the types that the weights are for, in their order, where it was told.
+        batches: What runs on batches of edges.
     """
 
     def __init__(
@@ -80,7 +82,8 @@ class CompiledLayer(ModuleWrapper):
         self._autocast, self._training = Autocast(), Training(backend)
         self._sharing, self._last = sharing or LayerSharing(), LastCall()
         self._graph_calls: GraphCalls | None = None
-        self._repeated: RepeatedBatch | RepeatedCall | None = None
+        self._repeated: RepeatedCall | None = None
+        self.batches = BatchCalls(self._runs, policy, self._weights)
         self._kinds, self._new_graphs = CallKinds[CompiledLayer](), NewGraphs(self._runs, policy)
         self.training = module.training
         self.module = module
@@ -177,14 +180,18 @@ class CompiledLayer(ModuleWrapper):
         last = self._repeated  # other threads may forget it
         known = None if last is None else last.supported(self.module, args)
         if known is None or not (options.out is None or known[1].takes_out):
-            new = self._new_graphs if options.are_none else None
-            return new and new.result(self.module, args, self._last)
+            return self._run_new(args) if options.are_none else None
         _, call, graph = known
         try:
             return call.result(graph, self._results(known, options, call.inputs(graph)))
         except OutgrownError:
             self._repeated = None  # numbers like these may come again, each time to run twice
             return None
+
+    def _run_new(self, args: tuple[Any, ...]) -> Any:
+        """The result of a call that brings edges of its own, like others, and None of any other."""
+        found = self.batches.result(self.module, args, self._last)
+        return self._new_graphs.result(self.module, args, self._last) if found is None else found
 
     def _run_once(
         self,
@@ -208,10 +215,12 @@ class CompiledLayer(ModuleWrapper):
                 return self._fall_back(original, found, args, kwargs, options)
             if not (kwargs or self._last.has_gradients):
                 if self._last.repeats(prepared[2]) or self._new_graphs.has_seen(args):
-                    self._repeated = repeated(*prepared, args)
+                    self._repeated = RepeatedCall.of(*prepared, args)
                 elif options.are_none:
                     own = self._promoted, self._last, self._weights
                     self._new_graphs.learn(prepared, args, *own)
+                if options.are_none:
+                    self.batches.learn(prepared, args)
             return found
         without_out = options._replace(out=None)
         rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, without_out)

@@ -49,6 +49,9 @@ class Executable:
         backend: What compiles and runs its launches.
         schedules: One for each launch.
 
+    Attributes:
+        runners: Of the launches that have something to do.
+
     Raises:
         CompileError: A launch cannot be compiled.
     """
@@ -70,7 +73,7 @@ class Executable:
         self._ways: dict[int, tuple[Tensor, Tensor | None]] = {}
         order = domain.edge_order if facts.reordered else None
         self._edge_features = tuple((name, order) for name in facts.reordered)
-        self._runners = tuple(
+        self.runners = tuple(
             backend.bind(launch, schedule, domain)
             for launch, schedule in zip(plan.launches, schedules, strict=True)
             if domain.runs(launch)
@@ -151,7 +154,7 @@ class Executable:
                 buffers[view.name] = buffers[view.base]
             if mark is not None:
                 mark()
-            for runner in self._runners:
+            for runner in self.runners:
                 if runner(buffers) and overflow is not None:
                     overflow.record()
                 if mark is not None:
@@ -163,8 +166,8 @@ class Executable:
         """What starts the whole plan on a GPU; None where launches have to be started in turn."""
         if self._edge_features or self.results.are_reordered:
             return None
-        runners = [runner for runner in self._runners if isinstance(runner, TritonRunner)]
-        if not runners or len(runners) < len(self._runners):
+        runners = [runner for runner in self.runners if isinstance(runner, TritonRunner)]
+        if not runners or len(runners) < len(self.runners):
             return None
         offsets = {n: at for n, at in self.layout.offsets.items() if n not in self.plan.results}
         names = {view.name: view.base for view in self.plan.views}
@@ -244,6 +247,10 @@ class Executable:
             if not any(tensor.is_inference() for tensor in tensors):
                 self._kept[key] = kept
         return kept.made
+
+    def fixed(self) -> dict[str, Tensor]:
+        """What is the same in all runs where nobody else runs on the graph, by buffer."""
+        return {**self._constants, **self.memory()}
 
     def memory(self) -> dict[str, Tensor]:
         """What a run writes beside its result, by buffer; the workspace's lock must be held.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass, replace
 
-from hetune.variants.graph.edge_batch import EdgeBatch
 from hetune.variants.graph.hetero import HeteroGraph
 
 
@@ -87,11 +86,8 @@ class LastCall:
     _graph: weakref.ref[HeteroGraph] | None = None
 
     def repeats(self, graph: HeteroGraph) -> bool:
-        """Whether the call before had the same graph, so that more may; this one's is remembered.
-
-        Calls with edges of their own, as those of score functions, are expected to come again.
-        """
-        if isinstance(graph, EdgeBatch) or (self._graph is not None and self._graph() is graph):
+        """Whether the call before had the same graph: more may. This one's is remembered."""
+        if self._graph is not None and self._graph() is graph:
             return True
         self._graph = weakref.ref(graph)
         return False

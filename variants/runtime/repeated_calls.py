@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.frontend.call import Call, RepeatReader
-from hetune.variants.graph.edge_batch import EdgeBatch
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime import global_hooks
 from hetune.variants.runtime.modes import is_plain
@@ -81,51 +80,6 @@ class RepeatedCall:
             seen.is_now(each) if isinstance(seen, SeenTensor) else seen() is each
             for seen, each in zip(known, others, strict=True)
         )
-
-
-class RepeatedBatch:
-    """A call with edges of its own, as that of a score function, that ran compiled likewise.
-
-    Args:
-        adapter: Of the layer.
-        read: Reads calls like it.
-        args: All that it gave: rows where this one gave such.
-    """
-
-    def __init__(self, adapter: Adapter, read: RepeatReader, args: tuple[Any, ...]) -> None:
-        self._adapter, self._read = adapter, read
-        self._rows = [(i, each.shape) for i, each in enumerate(args) if is_rows(each)]
-        self._count, self._device = len(args), args[self._rows[0][0]].device
-        self._kind = self._device.type
-
-    @classmethod
-    def of(cls, adapter: Adapter, call: Call, args: tuple[Any, ...]) -> Self | None:
-        """A call that is one, else None."""
-        read = reader_of(adapter, call, args) if any(map(is_rows, args)) else None
-        return None if read is None else cls(adapter, read, args)
-
-    def supported(self, module: nn.Module, args: tuple[Any, ...]) -> SupportedCall | None:
-        """As of `RepeatedCall`; the call's edges are made a graph."""
-        adapter = self._adapter
-        if len(args) != self._count or not is_plain(self._kind):
-            return None
-        for place, shape in self._rows:
-            rows = args[place]
-            if not is_rows(rows) or rows.shape != shape or rows.device != self._device:
-                return None
-        if not still_runs(adapter, module) or (call := self._read(args)) is None:
-            return None
-        graph = call.graph()
-        return None if adapter.graph_refusal(graph) else (adapter, call, graph)
-
-
-def repeated(
-    adapter: Adapter, call: Call, graph: HeteroGraph, args: tuple[Any, ...]
-) -> RepeatedCall | RepeatedBatch | None:
-    """What knows calls like this one, or None."""
-    if isinstance(graph, EdgeBatch):
-        return RepeatedBatch.of(adapter, call, args)
-    return RepeatedCall.of(adapter, call, graph, args)
 
 
 _TENSORS = (Tensor, nn.Parameter)

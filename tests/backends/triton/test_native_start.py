@@ -164,13 +164,13 @@ def test_one_call_starts_what_launches_would_start_in_turn(name, plan, made, car
         assert card.started == [k.lowered.function.name for k in executable._native._kernels]
         for one, other in zip(found, plain.run(given, weights), strict=True):
             assert torch.equal(one, other)
-    assert not any("_native" in vars(runner) for runner in executable._runners)
+    assert not any("_native" in vars(runner) for runner in executable.runners)
     card.started.clear()
     marks: list[int] = []
     executable.run(given, weights, mark=lambda: marks.append(len(card.started)))
-    assert len(marks) == 1 + len(executable._runners)
+    assert len(marks) == 1 + len(executable.runners)
     assert marks == sorted(marks)
-    assert card.library.times_asked() == len(executable._runners)
+    assert card.library.times_asked() == len(executable.runners)
 
 
 def test_edges_in_another_order_are_launches_of_their_own(made, card):

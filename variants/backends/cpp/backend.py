@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -24,13 +23,13 @@ from hetune.variants.backends.cpp.abi import (
 )
 from hetune.variants.backends.cpp.emit import Emitted, emit
 from hetune.variants.backends.cpp.fit import fitted
+from hetune.variants.backends.cpp.runner import CppRunner
 from hetune.variants.backends.slots import BufferSlot, IndexSlot, NodeTypeSlot
 from hetune.variants.errors import CompileError
 from hetune.variants.graph import cuts
 from hetune.variants.graph.row_groups import RowGroups, node_type_groups
 from hetune.variants.graph.small_index import FIELDS, SmallIndex
 from hetune.variants.graph.state import GraphSlot
-from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.graph.type_chunks import TypeChunks, edgewise_chunks, node_chunks
 from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.gpu_schedule import AnySchedule
@@ -218,8 +217,8 @@ def _small_index(loaded: Loaded, place: Place) -> SmallIndex | None:
     return small if is_cut_alike else None
 
 
-def _bound(loaded: Loaded, place: Place) -> Runner:
-    code, function, schedule = loaded.code, loaded.function, loaded.schedule
+def _bound(loaded: Loaded, place: Place) -> CppRunner:
+    code, schedule = loaded.code, loaded.schedule
     scratch = scratch_layout(loaded.launch, schedule.block_nodes, place.index)
     pointers = (ctypes.c_void_p * max(len(code.pointers), 1))()
     small, arrays = _small_index(loaded, place), loaded.arrays
@@ -233,15 +232,7 @@ def _bound(loaded: Loaded, place: Place) -> Runner:
     counts = (ctypes.c_int64 * max(len(code.counts), 1))(
         *(_count(slot, code, schedule, place, scratch) for slot in code.counts)
     )
-    buffers = loaded.buffers
-
-    def run(tensors: Mapping[str, Tensor]) -> bool:
-        for position, name in buffers:
-            pointers[position] = tensors[name].data_ptr()
-        return bool(function(pointers, counts, kernel_threads()))
-
-    run.kept = kept, small  # type: ignore[attr-defined]  # the arrays live as long as the runner
-    return run
+    return CppRunner(loaded.function, loaded.buffers, pointers, counts, (kept, small))
 
 
 def _array(slot: Slot, schedule: Schedule, place: Place) -> Tensor:

@@ -78,14 +78,14 @@ class TableShapes:
             look = looks.get(name)
             if look is None or look != _look(value):
                 return None
-        tables = dict(_named(given)) if self._has_tuples else given
+        tables = dict(named(given)) if self._has_tuples else given
         entities = {name: tables[name] for name in self._entities}
         weights = {name: tables[name] for name in self._weights}
         return ScoreTables(self._arguments, entities, weights, self._options, self._kind)
 
 
-def _named(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What is given by names as of `_names`."""
+def named(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What is given by the names of tables: parts of tuples have names of their own."""
     for name, value in given.items():
         if isinstance(value, tuple):
             yield from ((f"{name}_{i}", part) for i, part in enumerate(value))
