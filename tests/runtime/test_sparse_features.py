@@ -48,13 +48,13 @@ def x():
 def products(monkeypatch):
     """Counts products with entries alone."""
     found: list[int] = []
-    times = sparse_features._Entries.times
+    times = sparse_features.SparseEntries.times
 
     def counted(self, weight, *others):
         found.append(weight.shape[1])
         return times(self, weight, *others)
 
-    monkeypatch.setattr(sparse_features._Entries, "times", counted)
+    monkeypatch.setattr(sparse_features.SparseEntries, "times", counted)
     return found
 
 
@@ -134,13 +134,13 @@ def test_a_weight_that_makes_zeros_no_numbers_is_multiplied_whole(x, edge_index,
 
 def test_entries_go_with_their_tensor(x, edge_index, products, monkeypatch):
     made_entries = []
-    counted = sparse_features._Entries.times
+    counted = sparse_features.SparseEntries.times
 
     def noted(self, weight, *others):
         made_entries.append(weakref.ref(self))
         return counted(self, weight, *others)
 
-    monkeypatch.setattr(sparse_features._Entries, "times", noted)
+    monkeypatch.setattr(sparse_features.SparseEntries, "times", noted)
     compiled = hetune.compile(randomized(LAYERS["gcn"]()).eval())
     rows = x.clone()
     made = weakref.ref(rows)

@@ -315,6 +315,18 @@ def test_a_limit_of_memory_holds_for_forward_and_backward(fast, x, graph):
     assert torch.equal(found[0], torch.autograd.grad(fast(leaf, graph).sum(), leaf)[0])
 
 
+def test_orders_of_edges_that_stages_keep_count_in_the_limit():
+    graph = typed_graph((30, 20), [(0, 1, 60), (1, 0, 50), (0, 0, 40)])
+    layer, given = compile_layer(nn.RGAT(6, 6, 3)), rows(graph).requires_grad_()
+    layer(given, graph).sum().backward()
+    (runner,) = layer._training._runners.values()
+    kept = 0
+    for stage in runner.stages[:-1]:  # the last one adds weights
+        executable = stage._runs.executable(stage._runs.last, stage._graph(graph))
+        kept += sum(way.nbytes for _, way in executable._ways.values() if way is not None)
+    assert 0 < kept <= runner._held(0, graph)
+
+
 def test_products_of_weights_are_exact_again_after_a_step():
     graph = typed_graph((30, 20), [(0, 1, 60), (1, 0, 50), (0, 0, 40)])
     layer, given = randomized(nn.HGT(6, 6, graph.metadata(), 1)), rows(graph)

@@ -36,6 +36,7 @@ from hetune.variants.runtime.warm import Progress, compile_kernels
 
 _Done = TypeVar("_Done")
 _FITTING = GraphSlot[int, int]()
+_ID_BYTES = 4
 Rows = Mapping[str, Tensor | OrderedRows]
 """Tensors [rows, *row shape] by the names of a program; edges in whatever order."""
 
@@ -177,6 +178,7 @@ class GradientRunner:
         self.trains_weights = not weights.isdisjoint(wanted)
         self._kept = {name for each in self._results for name in names_of(each)}
         self._last_read = {name: i for i, stage in enumerate(self.stages) for name in stage.reads}
+        self._num_orders = _orders_between(stages)
 
     def run(self, graph: HeteroGraph, policy: Policy, values: Rows) -> dict[str, Tensor]:
         """Gradients by parameter, float32 [rows, *row shape].
@@ -257,13 +259,17 @@ class GradientRunner:
         return within
 
     def _held(self, i: int, graph: HeteroGraph) -> int:
-        """Bytes of what stages before one computed for it, for later ones, or for the caller."""
+        """Bytes of what stages before one computed for it, for later ones, or for the caller.
+
+        Orders of edges, which stay with the graph, count in all stages.
+        """
         found = {name: n for s in self.stages[:i] for name, n in s.result_bytes(graph).items()}
-        return sum(
+        rows = sum(
             taken
             for name, taken in found.items()
             if self._last_read.get(name, -1) >= i or name in self._kept
         )
+        return rows + _ID_BYTES * self._num_orders * graph.num_edges
 
 
 def _gradients(
@@ -309,6 +315,19 @@ def _computed_again(program: Program, stages: tuple[Stage, ...]) -> tuple[str, .
         if known.issuperset(operands(let.op)):
             known.add(let.name)
     return tuple(let.name for let in program.lets if let.name in known)
+
+
+def _orders_between(stages: tuple[Stage, ...]) -> int:
+    """How many stages read rows of edges that others left in the order of the other side."""
+    left: dict[str, bool] = {}
+    found = 0
+    for stage in stages:
+        read = (left.get(param.name) for param in stage.program.params)
+        found += any(side is not None and side != stage.is_reversed for side in read)
+        types = stage.program.types
+        edges = (name for name in stage.program.results if types[name].space is Space.EDGE)
+        left |= dict.fromkeys(edges, stage.is_reversed)
+    return found
 
 
 def _bytes(kind: Type, graph: HeteroGraph) -> int:

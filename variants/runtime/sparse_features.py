@@ -14,6 +14,7 @@ import functools
 import threading
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -103,18 +104,30 @@ class SparseFeatures:
         return known[1]
 
 
-class _Entries:
-    """The entries of rows that are no zeros."""
+class SparseEntries:
+    """The entries of rows that are no zeros.
+
+    Attributes:
+        graph: Has an edge from an entry's column to its row.
+        values: Of its edges.
+    """
 
     def __init__(self, rows: Tensor) -> None:
         at, column = rows.nonzero(as_tuple=True)
         count, width = rows.shape
-        self._graph = BipartiteGraph(column, at, num_sources=width, num_targets=count)
-        self._values = rows[at, column]
+        self.graph = BipartiteGraph(column, at, num_sources=width, num_targets=count)
+        self.values = rows[at, column]
         some = slice(None, None, len(at) // _SAMPLED + 1)
         self._sampled = at[some], column[some]
         self._sample = self._read(rows)
         self._sums: dict[tuple[int, Backend, AnySchedule], _Sum] = {}
+
+    @cached_property
+    def transposed(self) -> BipartiteGraph:
+        """Has an edge from an entry's row to its column."""
+        graph = self.graph
+        sources, targets = graph.num_targets, graph.num_sources
+        return BipartiteGraph(graph.dst, graph.src, num_sources=sources, num_targets=targets)
 
     def are_now(self, rows: Tensor) -> bool:
         """Whether some of them are what they were: of writes that torch does not count."""
@@ -132,8 +145,8 @@ class _Entries:
             if key not in self._sums:
                 plan = lower(sparse_product(weight.shape[2]))
                 schedules = (schedule,) * len(plan.launches)
-                executable = Executable(plan, Domain(self._graph), backend, schedules)
-                self._sums[key] = _Sum(executable, executable.constants({"value": self._values}))
+                executable = Executable(plan, Domain(self.graph), backend, schedules)
+                self._sums[key] = _Sum(executable, executable.constants({"value": self.values}))
         found = self._sums[key]
         found.executable.release_indexes()
         (rows,) = found.executable.run({"w": weight[0]}, found.constants, overflow=overflow)
@@ -152,7 +165,7 @@ class _Known:
 
     seen: SeenTensor
     is_looked_at: bool = False
-    entries: _Entries | None = None
+    entries: SparseEntries | None = None
 
     def is_now(self, rows: Tensor) -> bool:
         """Whether this is the tensor, unchanged as far as can be seen."""
@@ -163,7 +176,7 @@ _KNOWN: MutableMapping[Tensor, _Known] = WeakTensorKeyDictionary()
 _LOCK = threading.RLock()
 
 
-def _entries_of(rows: Tensor) -> _Entries | None:
+def _entries_of(rows: Tensor) -> SparseEntries | None:
     with _LOCK:
         known = _KNOWN.get(rows)
         if known is None or not known.is_now(rows):
@@ -173,8 +186,15 @@ def _entries_of(rows: Tensor) -> _Entries | None:
             known.is_looked_at = True
             with torch.inference_mode(False), torch.no_grad():
                 if _is_mostly_zeros(rows.detach()):
-                    known.entries = _Entries(rows.detach())
+                    known.entries = SparseEntries(rows.detach())
         return known.entries
+
+
+def known_entries(rows: Tensor) -> SparseEntries | None:
+    """The entries of features that a forward has found to be mostly zeros."""
+    with _LOCK:
+        known = _KNOWN.get(rows)
+        return known.entries if known is not None and known.is_now(rows) else None
 
 
 def _is_mostly_zeros(rows: Tensor) -> bool:

@@ -30,6 +30,7 @@ from hetune.variants.program.nodes import Program
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.gradients import GradientRunner, gradient_runner
 from hetune.variants.runtime.modes import needs_gradients
+from hetune.variants.runtime.sparse_gradients import SparseGradients, sparse_gradients
 
 Forward = Callable[[Mapping[str, Tensor]], tuple[Tensor, ...]]
 """A program's results, by its features and constants, and perhaps its weights."""
@@ -45,6 +46,7 @@ class Training:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._runners: dict[tuple[object, ...], GradientRunner | Unsupported] = {}
+        self._sparse: dict[tuple[str, ...], SparseGradients | None] = {}
 
     def gradients(
         self, program: Program, wanted: tuple[str, ...], graph: HeteroGraph
@@ -62,6 +64,16 @@ class Training:
             runner = _unsupported(found) if isinstance(found, str) else found
             self._runners[*wanted, by_edges] = runner
         return self._runners[*wanted, by_edges]
+
+    def sparse(
+        self, program: Program, wanted: tuple[str, ...], graph: HeteroGraph
+    ) -> SparseGradients | None:
+        """As `gradients`, on features that are mostly zeros; None where that is no matter."""
+        if isinstance(graph, EdgeBatch):
+            return None
+        if wanted not in self._sparse:
+            self._sparse[wanted] = sparse_gradients(program, wanted, self._backend)
+        return self._sparse[wanted]
 
     def is_needed(self, adapter: Adapter, call: Call) -> bool:
         """Whether gradients may be asked for.
@@ -174,9 +186,12 @@ class _Backward:
     constants: Mapping[str, Tensor]
     names: tuple[str, ...]
 
-    def runner(self, needed: Sequence[bool]) -> GradientRunner:
-        """What computes the gradients that are needed."""
-        wanted = tuple(compress(self.names, needed))
+    def wanted(self, needed: Sequence[bool]) -> tuple[str, ...]:
+        """The parameters whose gradients are needed."""
+        return tuple(compress(self.names, needed))
+
+    def runner(self, wanted: tuple[str, ...]) -> GradientRunner:
+        """What computes these gradients."""
         runner = self.training.gradients(self.program, wanted, self.graph)
         assert isinstance(runner, GradientRunner)
         return runner
@@ -198,7 +213,8 @@ class _Operator(torch.autograd.Function):
             given: The program's features and weights.
         """
         values = dict(zip(backward.names, given, strict=True))
-        ctx.runner = backward.runner(ctx.needs_input_grad[_OTHERS:])
+        ctx.wanted = backward.wanted(ctx.needs_input_grad[_OTHERS:])
+        ctx.runner = backward.runner(ctx.wanted)
         ctx.saved = [name for name in ctx.runner.reads if name in values]
         ctx.save_for_backward(*map(values.__getitem__, ctx.saved))
         ctx.call, ctx.shapes = backward, tuple(tensor.shape for tensor in given)
@@ -229,8 +245,10 @@ class _Operator(torch.autograd.Function):
         values |= call.masks.rows()
         values |= zip(map(gradient_name, call.program.results), grads, strict=True)
         with full_precision(call.graph.device.type):
-            found: dict[str, Tensor] = ctx.runner.run(call.graph, call.policy, values)
-        return found
+            run = call.graph, call.policy, values
+            sparse = call.training.sparse(call.program, ctx.wanted, call.graph)
+            found: dict[str, Tensor] | None = sparse.run(*run) if sparse else None
+            return found or ctx.runner.run(*run)
 
 
 class _Once(torch.autograd.Function):
