@@ -15,7 +15,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 import hetune
-from hetune.clients.cli import console, remote_features
+from hetune.clients.cli import console, remote_features, remote_run
 from hetune.clients.cli.files import check_writable, read_arrays, write_atomically
 from hetune.clients.cli.nodes import NodesOption, SubsetName, SubsetOption, nodes_of
 from hetune.clients.cli.options import (
@@ -47,6 +47,7 @@ models.callback()(remember_here)
 app.add_typer(graphs, name="graphs")
 app.add_typer(models, name="models")
 app.add_typer(remote_features.app, name="features")
+app.command("run")(remote_run.run)
 
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Name of a model.")]
 KeptGraph = Annotated[

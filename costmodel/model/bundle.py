@@ -1,10 +1,10 @@
-"""Cost models on disk: a folder with a manifest and XGBoost's own files.
+"""Cost models on disk: a folder with a manifest and trees as arrays.
 
 ```
 <bundle>/
     manifest.json           what it is; holds the SHA-256 of every other file, and its own
-    <family>.ubj            the regressor of a kernel family
-    <family>-quantiles.ubj  the quantiles of its error
+    <family>.npz            the regressor of a kernel family
+    <family>-quantiles.npz  the quantiles of its error
 ```
 """
 
@@ -198,11 +198,11 @@ def _check_features(manifest: ModelManifest) -> None:
 
 
 def _regressor(family: str) -> str:
-    return f"{family}.ubj"
+    return f"{family}.npz"
 
 
 def _quantiles(family: str) -> str:
-    return f"{family}-quantiles.ubj"
+    return f"{family}-quantiles.npz"
 
 
 def _read(path: Path) -> bytes:

@@ -175,7 +175,7 @@ class CostModel:
         return result
 
     def contributions(self, launches: LaunchBatch, machine: Rates) -> Contributions:
-        """What each feature adds to the prediction of each launch: XGBoost's own SHAP values.
+        """What each feature adds to the prediction of each launch: SHAP values.
 
         Takes what `predict` takes. Where the roofline model answers, all of it is in the base.
         """

@@ -1,27 +1,23 @@
-"""scikit-learn's conventions around XGBoost's trees, without scikit-learn."""
+"""scikit-learn's conventions around trees that XGBoost fits, without scikit-learn."""
 
 from __future__ import annotations
 
-import importlib
 import inspect
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hetune.costmodel.model.booster import library, trees_of
 from hetune.costmodel.model.trees import Trees
 from hetune.variants.errors import ModelError
-
-if TYPE_CHECKING:
-    import xgboost
 
 _SHARED_ROWS = 8000
 """Threads that share fewer rows wait for each other more than they work."""
 
 
 class Estimator:
-    """Trees with scikit-learn's conventions: arguments are attributes, `fit` fills `booster_`.
+    """Trees with scikit-learn's conventions: arguments are attributes, `fit` fills `fitted_`.
 
     Its kinds are dataclasses, whose fields are their arguments.
     """
@@ -35,7 +31,7 @@ class Estimator:
     min_child_weight: float
     seed: int
     jobs: int
-    booster_: xgboost.Booster
+    fitted_: Trees
 
     def get_params(self) -> dict[str, Any]:
         """The arguments that it was made with, by name."""
@@ -47,26 +43,18 @@ class Estimator:
         Raises:
             ModelError: These bytes are none.
         """
-        xgboost = library()
-        try:
-            booster = xgboost.Booster(model_file=bytearray(data))
-        except xgboost.core.XGBoostError as error:
-            reason = str(error).strip().splitlines()[-1]
+        found = Trees.load(data)
+        if found.features != len(self.features):
             raise ModelError(
-                f"these are no trees that XGBoost {xgboost.__version__} can read ({reason}): "
-                "upgrade XGBoost, or train the model again with this version of hetune"
-            ) from None
-        if booster.num_features() != len(self.features):
-            raise ModelError(
-                f"these trees ask for {booster.num_features()} features, not {len(self.features)}: "
+                f"these trees ask for {found.features} features, not {len(self.features)}: "
                 "train the model again with this version of hetune"
             )
-        self._take(booster)
+        self.fitted_ = found
         return self
 
     def dump(self) -> bytes:
-        """The fitted trees, as XGBoost's UBJSON."""
-        return bytes(self.booster_.save_raw("ubj"))
+        """The fitted trees as bytes."""
+        return self._known.dump()
 
     def _fit_trees(
         self,
@@ -91,49 +79,20 @@ class Estimator:
         xgboost = library()
         names = list(self.features)
         data = xgboost.DMatrix(X, y, weight=weights, feature_names=names, nthread=threads)
-        self._take(xgboost.train(common | options, data, -(-self.trees // forest)))
+        self.fitted_ = trees_of(xgboost.train(common | options, data, -(-self.trees // forest)))
 
-    def _take(self, booster: xgboost.Booster) -> None:
-        # Predictions of a hundred rows take less than it takes to wake other threads.
-        booster.set_param({"nthread": 1})
-        # The first prediction also sets the booster up, which two threads must not do at once.
-        booster.inplace_predict(np.zeros((1, booster.num_features()), np.float32))
-        self.booster_ = booster
-        self.__dict__.pop("_trees", None)
-
-    @cached_property
-    def _trees(self) -> Trees | None:
-        return Trees.of(self.booster_)
+    @property
+    def _known(self) -> Trees:
+        if not hasattr(self, "fitted_"):
+            raise ModelError(f"this {type(self).__name__} is not fitted: call fit first")
+        return self.fitted_
 
     def _raw(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
-        if not hasattr(self, "booster_"):
-            raise ModelError(f"this {type(self).__name__} is not fitted: call fit first")
-        if self._trees is not None and self._trees.fits(X):
-            return self._trees.predict(X)
-        found: NDArray[np.float32] = self.booster_.inplace_predict(X, validate_features=False)
-        return found
-
-
-def library() -> Any:
-    """The module `xgboost`, imported when trees are first asked for: not with hetune.
-
-    It imports scikit-learn and pandas where they are installed, which takes seconds.
-
-    Raises:
-        ModelError: It is not installed, or its library cannot be loaded.
-    """
-    try:
-        return importlib.import_module("xgboost")
-    except Exception as error:  # XGBoost raises errors of its own where it lacks OpenMP, say
-        reason = " ".join(str(error).split())
-        raise ModelError(
-            f"trees need xgboost, which cannot be imported ({reason}): pip install xgboost-cpu, "
-            "and what its library needs"
-        ) from error
+        return self._known.predict(X)
 
 
 def table_of(X: ArrayLike) -> NDArray[np.float32]:
-    """Features as XGBoost reads them fastest."""
+    """Features as trees read them."""
     return np.ascontiguousarray(X, dtype=np.float32)
 
 

@@ -21,7 +21,7 @@ from hetune.variants.kernel.device import Device
 from hetune.variants.registry.sealed_json import sealed, unsealed
 from hetune.variants.runtime.table import PREPARATION
 
-FORMAT = 3
+FORMAT = 4
 """Version of bundles and their manifests; of another one nothing is read."""
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hetune.costmodel.model.estimator import Estimator, library, table_of, vector_of
+from hetune.costmodel.model.estimator import Estimator, table_of, vector_of
 from hetune.variants.errors import ModelError
 
 
@@ -91,24 +91,21 @@ class LaunchRegressor(Estimator):
     def contributions(self, X: ArrayLike, *, roofline: ArrayLike) -> NDArray[np.float64]:
         """What each feature adds to the logarithm of seconds [rows, features + 1].
 
-        These are XGBoost's own SHAP values (Lundberg et al., "Consistent individualized feature
-        attribution for tree ensembles", 2018). The last column holds what no feature explains:
-        the mean, and the roofline where the target is the ratio to it. A row's sum is the
-        logarithm of its prediction.
+        See `Trees.contributions`. The last column holds what no feature explains: the mean, and
+        the roofline where the target is the ratio to it. A row's sum is the logarithm of its
+        prediction.
         """
-        data = library().DMatrix(table_of(X), feature_names=list(self.features), nthread=1)
-        found: NDArray[np.float64] = self.booster_.predict(data, pred_contribs=True).astype(
-            np.float64
-        )
+        found = self._known.contributions(table_of(X)).astype(np.float64)
         if self.target == Target.RATIO:
             found[:, -1] += np.log(vector_of(roofline))
         return found
 
     def importance(self) -> dict[str, float]:
         """Share of the error that splits by each feature removed, the greatest first."""
-        gains = self.booster_.get_score(importance_type="total_gain")
-        total = sum(gains.values()) or 1.0
-        return dict(sorted(((n, g / total) for n, g in gains.items()), key=lambda i: (-i[1], i[0])))
+        gains = zip(self.features, self._known.gain.astype(np.float64).tolist(), strict=True)
+        known = {name: gain for name, gain in gains if gain > 0}
+        total = sum(known.values()) or 1.0
+        return dict(sorted(((n, g / total) for n, g in known.items()), key=lambda i: (-i[1], i[0])))
 
 
 def _check(X: NDArray[np.float32], seconds: NDArray[np.float64], roofline: NDArray[Any]) -> None:

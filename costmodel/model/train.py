@@ -19,6 +19,8 @@ from hetune.variants.errors import ModelError
 _log = logging.getLogger(__name__)
 _FEWEST_ROWS = 16
 """Of a kernel family, for a regressor of its own; the roofline model answers below."""
+_REGRET_NOISE = 0.003
+"""What another seed alone moves a regret by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,5 +156,7 @@ def score(rows: TrainingRows, seconds: NDArray[np.float64], tie: float = 1.0) ->
 
 
 def best(held_out: Sequence[HeldOut], scores: Mapping[str, Mapping[str, float]]) -> HeldOut:
-    """The one with the least regret, and among equals with the least error."""
-    return min(held_out, key=lambda h: (scores[h.target]["regret"], scores[h.target]["error"]))
+    """The one with the least error, of those whose regrets are as good as equal to the least."""
+    least = min(scores[h.target]["regret"] for h in held_out)
+    near = [h for h in held_out if scores[h.target]["regret"] <= least + _REGRET_NOISE]
+    return min(near, key=lambda h: scores[h.target]["error"])

@@ -262,8 +262,8 @@ class Selector:
     def warm_up(self, layer: nn.Module | None = None, precision: Precision = "float32") -> Choice:
         """Chooses for a graph of one edge, so that nothing has to be waited for afterwards.
 
-        The first choice compiles what computes features and asks trees, and reads these; the first
-        one for a layer plans its variants.
+        The first choice compiles what computes features and asks trees; the first one for a layer
+        plans its variants.
 
         Args:
             layer: As of `choose`; if None a layer whose launches are of every kernel family.

@@ -7,7 +7,14 @@ from pathlib import Path
 
 from hetune.profiling.campaign.config_table import ConfigTable, is_count
 from hetune.variants.errors import CampaignError, InputError, ProgramError
-from hetune.variants.frontend.presets import HOMOGENEOUS, KERNELS, LAYERS, PRESETS, labeled_preset
+from hetune.variants.frontend.presets import (
+    HOMOGENEOUS,
+    KERNELS,
+    LAYERS,
+    PRESETS,
+    SCORES,
+    labeled_preset,
+)
 from hetune.variants.program.labeled import LabeledProgram
 
 
@@ -16,9 +23,9 @@ def programs_of(table: ConfigTable, folder: Path | None) -> tuple[LabeledProgram
 
     Args:
         table: With ``layers`` and ``kernels`` (names of presets), ``widths``, ``squared``,
-            ``heads``; ``homogeneous``: a table of layers for one type of edges, with widths and
-            heads of their own; and ``programs``: tables with a ``name``, and a ``text`` or a
-            ``file``.
+            ``heads``; ``homogeneous`` and ``scores``: tables of layers for one type of edges, and
+            of scores of triples, with widths and heads of their own; and ``programs``: tables with
+            a ``name``, and a ``text`` or a ``file``.
         folder: What relative paths start from; None refuses files.
 
     Raises:
@@ -28,12 +35,20 @@ def programs_of(table: ConfigTable, folder: Path | None) -> tuple[LabeledProgram
         _own(ConfigTable(entry, f"{table.where}, programs[{number}]"), folder)
         for number, entry in enumerate(table.entries("programs"))
     )
-    inner = _inner(table, "homogeneous")
-    is_all = not (own or inner.data or table.data.get("gradients") or "kernels" in table.data)
+    inner, scores = _inner(table, "homogeneous"), _inner(table, "scores")
+    is_all = not (
+        own or inner.data or scores.data or table.data.get("gradients") or "kernels" in table.data
+    )
     names = table.choices("layers", [*LAYERS], [*LAYERS] if is_all else ())
     names += table.choices("kernels", [*KERNELS], ())
     others = inner.choices("layers", [*HOMOGENEOUS], [*HOMOGENEOUS] if inner.data else ())
-    return (*_presets(table, names), *_presets(inner, others), *own)
+    of_triples = scores.choices("layers", [*SCORES], [*SCORES] if scores.data else ())
+    return (
+        *_presets(table, names),
+        *_presets(inner, others),
+        *_presets(scores, of_triples),
+        *own,
+    )
 
 
 def gradients_of(table: ConfigTable) -> tuple[LabeledProgram, ...]:

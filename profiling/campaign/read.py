@@ -31,7 +31,7 @@ PRESETS = ("smoke", "default", "full", "gpu")
 
 _KEYS = (
     *("name", "graphs", "corpus", "layers", "kernels", "homogeneous", "gradients", "programs"),
-    *("widths", "squared", "heads"),
+    *("scores", "widths", "squared", "heads"),
     *("threads", "variants", "sample", "limits", "device"),
 )
 _ALL = "all"

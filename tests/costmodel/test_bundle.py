@@ -68,10 +68,10 @@ def test_the_manifest_says_where_the_model_is_from(saved):
     }
 
 
-def test_a_bundle_holds_a_manifest_and_xgboost_s_files_and_is_small(saved):
+def test_a_bundle_holds_a_manifest_and_trees_and_is_small(saved):
     assert {path.name for path in saved.iterdir()} == {
         "manifest.json",
-        *(f"{name}{end}" for name in small_model().families for end in (".ubj", "-quantiles.ubj")),
+        *(f"{name}{end}" for name in small_model().families for end in (".npz", "-quantiles.npz")),
     }
     assert sum(path.stat().st_size for path in saved.iterdir()) < 2 << 20
 
@@ -153,9 +153,9 @@ def remove(name):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (flip("product.ubj"), "SHA-256 of product.ubj is not the manifest's"),
-        (cut("fused-quantiles.ubj"), "SHA-256 of fused-quantiles.ubj"),
-        (remove("traversal.ubj"), "traversal.ubj is missing"),
+        (flip("product.npz"), "SHA-256 of product.npz is not the manifest's"),
+        (cut("fused-quantiles.npz"), "SHA-256 of fused-quantiles.npz"),
+        (remove("traversal.npz"), "traversal.npz is missing"),
         (remove("manifest.json"), "manifest.json is missing"),
         (cut("manifest.json"), "manifest is damaged"),
         (without("families"), "manifest is damaged"),
@@ -209,7 +209,7 @@ WRONG = {
     "tie": (0.9, *NO_SECONDS),
     "code_version": (None, 1),
     "created_at": (None, 20260101, "yesterday"),
-    "files": (None, [], {"fused.ubj": 1}),
+    "files": (None, [], {"fused.npz": 1}),
 }
 
 

@@ -60,7 +60,7 @@ def promoted(registry: ModelRegistry, day: int) -> str:
 
 
 def damage(registry: ModelRegistry, key: str) -> None:
-    file = next((registry.root / key).glob("*.ubj"))
+    file = next((registry.root / key).glob("*.npz"))
     file.write_bytes(file.read_bytes()[:-1])
 
 
@@ -136,7 +136,7 @@ def test_a_champion_that_was_mended_is_taken_after_a_while(registry):
     clock = Clock()
     found = ChampionFollower(registry, clock=clock)
     second = promoted(registry, 2)
-    file = next((registry.root / second).glob("*.ubj"))
+    file = next((registry.root / second).glob("*.npz"))
     whole = file.read_bytes()
     damage(registry, second)
     assert not found.refresh()
@@ -189,7 +189,7 @@ def test_at_the_start_something_stands_in_for_a_broken_champion(
 
 def test_a_broken_package_leaves_the_roofline_model(registry, tmp_path):
     bundle.save(small_model(), tmp_path / "packaged" / "avx2")
-    next((tmp_path / "packaged" / "avx2").glob("*.ubj")).unlink()
+    next((tmp_path / "packaged" / "avx2").glob("*.npz")).unlink()
     found = ChampionFollower(registry)
     assert found.active.model == ROOFLINE
     assert found.problem

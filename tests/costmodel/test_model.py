@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from hetune.costmodel.features import graph, launch
+from hetune.costmodel.model import train
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import TrainingData
 from hetune.costmodel.model.overhead import Overhead
+from hetune.costmodel.model.train import HeldOut
 from hetune.costmodel.model.training_rows import TrainingRows, Weighting
 from hetune.costmodel.problems import LaunchBatch, Problem
 from hetune.variants.errors import ModelError
@@ -311,3 +313,12 @@ def test_what_cores_fetch_from_each_other_is_no_part_of_what_trees_see():
         for machine in machines
     )
     assert (least == most).all()
+
+
+@pytest.mark.parametrize(("regret", "expected"), [(1.029, "other"), (1.032, "one")])
+def test_the_target_with_less_error_is_kept_unless_the_other_has_clearly_less_regret(
+    regret, expected
+):
+    held_out = [HeldOut(name, np.ones(1)) for name in ("one", "other")]
+    scores = {"one": {"regret": 1.028, "error": 0.3}, "other": {"regret": regret, "error": 0.2}}
+    assert train.best(held_out, scores).target == expected

@@ -11,13 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from hetune.costmodel import fingerprint
 from hetune.costmodel.evaluate.metrics import FIXED, ORACLE, Outcome, Pick
 from hetune.costmodel.evaluate.report import MODEL, Report
-from hetune.costmodel.model import bundle, estimator
+from hetune.costmodel.model import booster, bundle
 from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.model.regressor import LaunchRegressor
 from hetune.costmodel.registry import default_model
 from hetune.costmodel.registry.calibration import Calibration
 from hetune.costmodel.registry.default_model import (
@@ -29,7 +31,7 @@ from hetune.costmodel.registry.default_model import (
 )
 from hetune.costmodel.registry.gate import objections
 from hetune.costmodel.registry.model_registry import ModelRegistry
-from hetune.costmodel.selection.selector import Selector
+from hetune.costmodel.selection.selector import LEARNED, Selector
 from hetune.variants.errors import CompileError, ModelError, PromotionError
 from hetune.variants.registry.vectors import Vectors
 
@@ -155,7 +157,7 @@ def test_a_candidate_that_loses_is_refused_with_all_reasons(registry):
 def test_a_champion_that_cannot_be_loaded_stops_nobody(registry, caplog):
     first = registry.add(model_of(1))
     registry.promote(report=report(1.1))
-    (registry.root / first / "product.ubj").write_bytes(b"")
+    (registry.root / first / "product.npz").write_bytes(b"")
     second = registry.add(model_of(2))
     assert registry.promote(report=report(1.15)) == second
     assert "the champion does not count" in caplog.text
@@ -278,7 +280,7 @@ def test_the_package_s_model_is_that_of_the_registers(tmp_path, monkeypatch, lan
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda registry: (registry.root / registry.find("champion") / "fused.ubj").write_bytes(
+        lambda registry: (registry.root / registry.find("champion") / "fused.npz").write_bytes(
             b"x"
         ),
         lambda registry: (registry.root / registry.find("champion") / "manifest.json").unlink(),
@@ -327,18 +329,16 @@ def test_whatever_the_package_s_manifest_holds_it_is_passed_over(
     ],
     ids=repr,
 )
-def test_without_xgboost_the_roofline_model_answers(registry, tmp_path, monkeypatch, error, caplog):
+def test_without_xgboost_models_answer_and_none_is_fitted(registry, tmp_path, monkeypatch, error):
     def fail(name):
         raise error
 
     bundle.save(model_of(1), tmp_path / "packaged" / "avx2")
-    monkeypatch.setattr(estimator, "importlib", SimpleNamespace(import_module=fail))
-    with pytest.raises(ModelError, match=r"trees need xgboost.*pip install xgboost-cpu") as raised:
-        packaged()
+    monkeypatch.setattr(booster, "importlib", SimpleNamespace(import_module=fail))
+    assert Selector.adapted(packaged(), registry).warm_up().source == LEARNED
+    with pytest.raises(ModelError, match=r"needs xgboost.*pip install xgboost-cpu") as raised:
+        LaunchRegressor(("a",)).fit(np.zeros((9, 1)), np.ones(9), roofline=np.ones(9))
     assert "\n" not in str(raised.value)
-    assert load_best(registry) is None
-    assert "the model in the package does not answer" in caplog.text
-    assert Selector.adapted(None, registry).warm_up().source == "the roofline model"
 
 
 ELSEWHERE = dataclasses.replace(FINGERPRINT, cpu="Synthetic 4000")

@@ -113,7 +113,7 @@ def test_arguments_are_attributes_and_nothing_is_fitted_before_fit(kind):
     estimator = kind(FEATURES, trees=7)
     assert vars(estimator) == estimator.get_params()
     assert estimator.get_params()["trees"] == 7
-    with pytest.raises(ModelError, match="no trees that XGBoost"):
+    with pytest.raises(ModelError, match="no trees that hetune wrote"):
         estimator.load(b"no trees")
 
 

@@ -18,6 +18,7 @@ from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model.bundle import save
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.overhead import Overhead
+from hetune.costmodel.model.regressor import LaunchRegressor
 from hetune.costmodel.registry.calibration import Calibration
 from hetune.costmodel.registry.default_model import ForeignModelWarning, calibrated
 from hetune.costmodel.registry.model_registry import ModelRegistry
@@ -80,14 +81,18 @@ def test_the_choice_has_the_least_predicted_time(selector, graph, layer):
     assert sum(choice.launches) <= choice.seconds
 
 
-def test_warming_up_reads_the_trees_of_every_family():
-    model = small_model()
-    regressors = [family.regressor for family in model.families.values()]
-    for regressor in regressors:
-        regressor.__dict__.pop("_trees", None)
+def test_warming_up_asks_the_trees_of_every_family(monkeypatch):
+    model, asked = small_model(), set()
+    predict = LaunchRegressor.predict
+
+    def noted(regressor, *rows, **options):
+        asked.add(id(regressor))
+        return predict(regressor, *rows, **options)
+
+    monkeypatch.setattr(LaunchRegressor, "predict", noted)
     assert Selector(model).warm_up().source == LEARNED
-    assert len(regressors) == 3
-    assert all("_trees" in vars(regressor) for regressor in regressors)
+    assert asked == {id(family.regressor) for family in model.families.values()}
+    assert len(asked) == 3
 
 
 def test_warming_up_plans_a_layer():
@@ -289,7 +294,7 @@ def test_a_champion_that_could_not_be_read_is_tried_again(tmp_path, monkeypatch,
     registry = ModelRegistry()
     key = registry.add(small_model())
     registry.promote(key, report=report(1.1))
-    (damaged,) = tmp_path.rglob("fused.ubj")
+    (damaged,) = tmp_path.rglob("fused.npz")
     content = damaged.read_bytes()
     damaged.write_bytes(b"")
     stand_in = Selector.load()

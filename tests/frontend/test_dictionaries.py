@@ -137,7 +137,7 @@ def test_models_of_dictionaries_run_as_one_program(name, monkeypatch):
             assert_equal(fast(*given), model(*given))
         if name != "han":
             assert fast.report().layers[0].variant is not None, fast.report()
-    assert len(traces) == 1  # then the recording of what follows from the edges is confirmed
+    assert not traces  # random graphs confirmed the recording of what follows from the edges
     if name == "sage":  # a product of messages and one of roots, whose weights are added first
         lets = fast._whole._adapter.program.lets
         assert [sum(isinstance(let.op, kind) for let in lets) for kind in (Reduce, Linear)] == [

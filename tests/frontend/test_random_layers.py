@@ -166,7 +166,7 @@ def call_of(layer: RandomLayer, edge_index: torch.Tensor, nodes: int) -> dict[st
 def error_of(layer: RandomLayer) -> float:
     """Of the program on another graph than those that it was confirmed on."""
     first = call_of(layer, EDGES[:, :99], NODES - 2)
-    confirmed = validated(layer, read_arguments(layer, (), first))
+    confirmed, _ = validated(layer, read_arguments(layer, (), first))
     exact = copy.deepcopy(layer).double()
     read = read_arguments(layer, (), call_of(layer, EDGES, NODES))
     doubles = {n: v.double() if v.is_floating_point() else v for n, v in read.values.items()}

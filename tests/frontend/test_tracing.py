@@ -38,7 +38,7 @@ def check(module: nn.Module, given: tuple[str, ...]) -> bool:
         module(**first)  # lazy parameters
         for parameter in module.parameters():
             parameter.copy_(torch.rand_like(parameter) - 0.3)
-    confirmed = validated(module, read_arguments(module, (), first))
+    confirmed, _ = validated(module, read_arguments(module, (), first))
     module = module.double()
     recordings, rows = Recordings(confirmed.recording), None
     for edge_index, num_nodes in GRAPHS:
@@ -171,7 +171,7 @@ def test_what_is_no_program_is_refused_with_its_line(what, reason):
 def test_training_mode_is_traced_where_it_matters():
     layer = pyg.GINConv(mlp(WIDTH, 8, 4))
     arguments = read_arguments(layer, (), arguments_on(*GRAPHS[0], ()))
-    training, fixed = (validated(layer.train(mode), arguments) for mode in (True, False))
+    training, fixed = (validated(layer.train(mode), arguments)[0] for mode in (True, False))
     names = ("running_mean", "running_var", "num_batches_tracked")
     assert training.updated == {f"nn.1.{name}" for name in names}
     assert not fixed.updated

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import hetune
 from hetune.profiling import campaign as campaigns
@@ -228,6 +229,14 @@ def test_layers_for_one_type_of_edges_have_widths_of_their_own():
         "gat 256->32, 4 heads",
     }
     assert {p.program.label for p in problems(parsed(homogeneous=inner))} == {"gcn", "gat"}
+
+
+def test_scores_are_the_programs_that_batches_of_triples_run():
+    found = problems(parsed(scores={"layers": ["distmult"], "squared": [8, 16]}))
+    assert {problem.program.describe() for problem in found} == {"distmult 8->1", "distmult 16->1"}
+    tables = {"entity": torch.ones(3, 8), "r": torch.ones(2, 8)}
+    model = hetune.kge.scores["distmult"].model(**tables)
+    assert LabeledProgram.of(model.program) in {problem.program for problem in found}
 
 
 def test_programs_without_types_take_two_turns():
@@ -532,8 +541,8 @@ def test_the_campaign_for_gpus_is_small():
     ("data", "message"),
     [
         ({"widhts": [8]}, "unknown key 'widhts'; known are corpus, device, gradients, graphs, "
-         "heads, homogeneous, kernels, layers, limits, name, programs, sample, squared, threads, "
-         "variants, widths"),
+         "heads, homogeneous, kernels, layers, limits, name, programs, sample, scores, squared, "
+         "threads, variants, widths"),
         ({"device": "gpu"}, "no device 'gpu': take one of cpu, cuda"),
         ({"name": 3}, "name is 3: give a text"),
         ({"layers": ["gcn"]}, "layers is ['gcn']: take of hgt, rgat, rgcn"),

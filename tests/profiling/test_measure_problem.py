@@ -277,7 +277,12 @@ def test_on_a_graph_of_one_side_a_hybrid_variant_is_measured_as_what_it_runs(gra
 
 @pytest.mark.parametrize(
     ("kernel", "heads", "family"),
-    [("linear", 1, "product"), ("aggregate", 1, "traversal"), ("attention", 2, "traversal")],
+    [
+        ("linear", 1, "product"),
+        ("aggregate", 1, "traversal"),
+        ("attention", 2, "traversal"),
+        ("transh", 1, "traversal"),
+    ],
 )
 def test_a_single_kernel_has_times_of_its_own(kernel, heads, family, graph):
     problem = replace(PROBLEM, program=labeled_preset(kernel, 8, 8, heads))

@@ -169,7 +169,7 @@ FORBIDDEN = {
 def test_the_repository_holds_no(what):
     found = []
     for path in repository_files():
-        if path.suffix in (".png", ".npz", ".gz", ".parquet", ".ubj"):
+        if path.suffix in (".png", ".npz", ".gz", ".parquet"):
             continue
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if any(re.search(rf"(?<!\w){re.escape(text)}", line) for text in FORBIDDEN[what]):

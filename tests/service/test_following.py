@@ -113,7 +113,7 @@ def test_a_broken_champion_stops_nobody(service, registry, caplog):
     service.follower.refresh()
     id = service.graphs.add(tiny_graph())
     second = promoted(registry, 2)
-    next((registry.root / second).glob("*.ubj")).unlink()
+    next((registry.root / second).glob("*.npz")).unlink()
     with serving(application(service)) as url, httpx.Client(base_url=url, timeout=60) as http:
         found = http.get(MODELS).json()["active"]
         assert found["model"] == first

@@ -126,12 +126,12 @@ def _inner(module: nn.Module) -> list[nn.Module]:
 
 def _traced_adapter(module: nn.Module, arguments: CallArguments) -> Adapter | Unsupported:
     try:
-        traced = validated(module, arguments)
+        traced, recordings = validated(module, arguments)
     except NotTraceable as error:
         return Unsupported(f"it is no program: {error}")
     if (reason := limitation(traced.program)) is not None:
         return Unsupported(reason)
-    return TracedReader(module, arguments, traced).adapter
+    return TracedReader(module, arguments, traced, recordings).adapter
 
 
 def _state_refusal(module: nn.Module) -> str | None:

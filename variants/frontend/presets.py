@@ -24,6 +24,7 @@ from hetune.variants.frontend.kernels import (
     attention_program,
     linear_program,
 )
+from hetune.variants.frontend.kge.programs import RELATIONS, score_program
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.frontend.nn import HGT, RGAT, RGCN, RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
@@ -68,6 +69,10 @@ class Preset:
 def _rgat(d_in: int, d_out: int, heads: int) -> Program:
     attention = "per_head" if heads > 1 else "shared"
     return rgat_program(d_in, d_out // heads, heads, attention=attention)
+
+
+def _score(name: str, d_in: int, d_out: int, heads: int) -> Program:
+    return score_program(name, d_in)
 
 
 LAYERS: Mapping[str, Preset] = MappingProxyType(
@@ -116,9 +121,16 @@ HOMOGENEOUS: Mapping[str, Preset] = MappingProxyType(
     }
 )
 """Layers of graphs with one type of edges, for measurements."""
+SCORES: Mapping[str, Preset] = MappingProxyType(
+    {
+        name: Preset(functools.partial(_score, name), has_heads=False, keeps_width=True)
+        for name in RELATIONS
+    }
+)
+"""Scores of triples, for measurements."""
 OF_EVERY_FAMILY = "rgat"
 """A layer whose launches are of every kernel family but sums of outer products."""
-PRESETS: Mapping[str, Preset] = MappingProxyType({**LAYERS, **KERNELS, **HOMOGENEOUS})
+PRESETS: Mapping[str, Preset] = MappingProxyType({**LAYERS, **KERNELS, **HOMOGENEOUS, **SCORES})
 
 
 @functools.lru_cache(maxsize=1024)

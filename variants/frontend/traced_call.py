@@ -109,14 +109,20 @@ class TracedReader:
         adapter: How the compiler and calls see the layer.
     """
 
-    def __init__(self, module: nn.Module, arguments: CallArguments, traced: Traced) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        arguments: CallArguments,
+        traced: Traced,
+        recordings: Recordings,
+    ) -> None:
         self._module, self._key, self.traced = module, arguments.key, traced
         own = original(module)
         self._state, self._parts = PythonState(own), list(own.modules())
         self._places, self._updates = places_of(module), bool(traced.updated)
         self._picks = picks_columns(traced.program, traced.weights)
         self._modes: dict[tuple[bool, ...], Unsupported | Recordings] = {
-            mode_of(self._parts): Recordings(traced.recording)
+            mode_of(self._parts): recordings
         }
         self._gradient_refusals: dict[tuple[bool, ...], str | None] = {}
         self.adapter = Adapter(
@@ -179,13 +185,13 @@ class TracedReader:
     ) -> Unsupported | Recordings:
         """What is computed of edges in the mode of now, or why the layer computes another thing."""
         try:
-            now = validated(self._module, arguments)
+            now, recordings = validated(self._module, arguments)
         except NotTraceable as error:
             return Unsupported(f"it is no program: {error}")
         if now.key != self.traced.key:
             reason = f"training={self._module.training} makes it another program"
             return Unsupported(reason, kind=(self._key, mode))
-        return Recordings(now.recording)
+        return recordings
 
     def gradient_refusal(self, arguments: CallArguments, mode: tuple[bool, ...]) -> str | None:
         """Why the program's gradients are not the layer's in a mode, or None; computed once."""
@@ -369,16 +375,8 @@ class TracedCall(Call):
         """What the module gives on a small random graph."""
         arguments, random = self._arguments, torch.Generator().manual_seed(0)
         drawn = arguments.drawn(random, number_of_nodes(self._module, 0))
-        values = {
-            name: value.to(arguments.device, arguments.given_dtype)
-            if isinstance(value, Tensor) and value.is_floating_point()
-            else value.to(arguments.device)
-            if isinstance(value, Tensor)
-            else value
-            for name, value in drawn.values.items()
-        }
         with torch.no_grad():
-            return self._module(**drawn.given(values))
+            return self._module(**drawn.given(drawn.like(arguments, arguments.given_dtype).values))
 
     @property
     def takes_out(self) -> bool:

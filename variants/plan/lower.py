@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import replace
+from functools import cached_property
 
-from hetune.variants.errors import ProgramError
 from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.nodes import (
     Apply,
@@ -21,6 +21,7 @@ from hetune.variants.kernel.nodes import (
     Gemm,
     Init,
     Kernel,
+    Launch,
     Rows,
     ScoreLoop,
     Stmt,
@@ -32,17 +33,15 @@ from hetune.variants.kernel.passes.fuse import fused
 from hetune.variants.passes.product import multiply_chain
 from hetune.variants.passes.rewrite import users
 from hetune.variants.plan.body import Body
-from hetune.variants.plan.facts import constants, degrees, reordered_features, with_degrees
-from hetune.variants.plan.groups import by_rule
+from hetune.variants.plan.facts import constants, degrees, reordered_features
 from hetune.variants.plan.launches import form_launches, with_scratch
 from hetune.variants.plan.narrow import narrowed
 from hetune.variants.plan.nodes import BufferView, Plan
+from hetune.variants.plan.prepared import prepared
 from hetune.variants.plan.products import biased_product, product
 from hetune.variants.plan.terms import SumTerm, TermKind, terms_of
-from hetune.variants.plan.type_sums import summed_terms, type_sum, with_one_factor
-from hetune.variants.program.columns import by_columns
+from hetune.variants.plan.type_sums import summed_terms, type_sum
 from hetune.variants.program.derived_weights import derived_weights
-from hetune.variants.program.limitation import limitation
 from hetune.variants.program.nodes import (
     Let,
     Linear,
@@ -84,10 +83,6 @@ def lower(
     Raises:
         ProgramError: It has a group without a rule, or no kernel computes it yet.
     """
-    if reason := limitation(program):
-        raise ProgramError(f"no kernel computes the program {program.name!r} yet: {reason}")
-    program = with_degrees(with_one_factor(by_rule(by_columns(program))))
-    narrow = narrow and not any(param.type.space is Space.SOURCE for param in program.params)
     return Lowering(program, device, fuse_sums, separate_products).plan(one_pass, narrow)
 
 
@@ -99,9 +94,13 @@ class Lowering:
     """One run of `lower`; `Body` asks it for the buffers that loop bodies read."""
 
     def __init__(
-        self, program: Program, device: Device, fuse_sums: bool, separate_products: bool
+        self,
+        program: Program,
+        device: Device = "cpu",
+        fuse_sums: bool = True,
+        separate_products: bool = False,
     ) -> None:
-        self.program = program
+        self.program = program = prepared(program)
         # Kernels read rows of sources as those of nodes at the end of their edges.
         self.types: Mapping[str, Type] = {
             name: replace(kind, space=Space.NODE) if kind.space is Space.SOURCE else kind
@@ -123,8 +122,9 @@ class Lowering:
             self._buffers[let.name] = let.type
         self.given: Set[str] = frozenset(self._buffers)
 
-    def plan(self, one_pass: bool, narrow: bool) -> Plan:
-        """Lowers everything that the results need."""
+    @cached_property
+    def _formed(self) -> tuple[tuple[Launch, ...], tuple[str, ...]]:
+        """Launches before their kernels are fused, of everything that the results need."""
         results: list[str] = []
         for name in sorted(self.program.results, key=lambda n: self.types[n].space is Space.EDGE):
             self.buffer(name)  # edges last: sums store those that they add up
@@ -134,8 +134,12 @@ class Lowering:
         launches = form_launches(
             tuple(self._kernels), self._buffers, self._views, separate_products=not self.scatters
         )
-        launches = with_scratch(launches, self._views, self.given | set(results))
-        if narrow:
+        return with_scratch(launches, self._views, self.given | set(results)), tuple(results)
+
+    def plan(self, one_pass: bool = False, narrow: bool = False) -> Plan:
+        """The plan, with softmaxes in one pass and tables in bfloat16 as of `lower`."""
+        launches, results = self._formed
+        if narrow and not any(param.type.space is Space.SOURCE for param in self.program.params):
             launches = narrowed(launches, self._views, self.given, frozenset(results))
         launches = tuple(fused(launch, self.device, one_pass) for launch in launches)
         buffers = {buffer.name: buffer for launch in launches for buffer in launch.buffers}
@@ -144,17 +148,20 @@ class Lowering:
         copies = {name: each.type for name, each in buffers.items() if name not in self._buffers}
         elements = {self._views.get(name, name): each.element for name, each in buffers.items()}
         reordered = {param.name for param in reordered_features(self.program)}
+        inputs = set(used)
+        for let in reversed(self._constants):
+            inputs.update(operands(let.op) if let.name in inputs else ())
         return Plan(
             self.program,
             self._weights,
-            tuple(let for let in self._constants if let.name in used | self._constant_inputs(used)),
+            tuple(let for let in self._constants if let.name in inputs),
             launches,
             tuple(
                 Buffer(name, kind, element=elements[name])
                 for name, kind in (self._buffers | copies).items()
                 if name in used - scratch - (self.given - reordered) and name not in self._views
             ),
-            tuple(results),
+            results,
             tuple(
                 BufferView(name, base)
                 for name, base in self._views.items()
@@ -178,13 +185,6 @@ class Lowering:
 
     def _base(self, name: str) -> str:
         return self._views.get(name, name)
-
-    def _constant_inputs(self, used: set[str]) -> set[str]:
-        needed = set(used)
-        for let in reversed(self._constants):
-            if let.name in needed:
-                needed.update(operands(let.op))
-        return needed
 
     def only_user(self, name: str) -> bool:
         """Whether exactly one value reads ``name``, and the program does not return it."""

@@ -69,11 +69,9 @@ def undominated(plans: Mapping[_Key, Plan], kept: Container[_Key] = ()) -> dict[
     not the other way round.
     """
     costs = {name: tuple(costs_of(plan)) for name, plan in plans.items()}
-    return {
-        name: plan
-        for name, plan in plans.items()
-        if name in kept or not any(_cheaper(costs[other], costs[name]) for other in plans)
-    }
+    different = tuple(dict.fromkeys(costs.values()))
+    beaten = {large for large in different if any(_cheaper(small, large) for small in different)}
+    return {name: plan for name, plan in plans.items() if name in kept or costs[name] not in beaten}
 
 
 def costs_of(plan: Plan) -> Iterator[Cost]:
@@ -109,7 +107,8 @@ def _dots(rows: Rows, body: tuple[Stmt, ...], shapes: dict[str, tuple[int, ...]]
 
 def _cheaper(small: tuple[Cost, ...], large: tuple[Cost, ...]) -> bool:
     # If each embedded into the other, they would be equal.
-    return Counter(small) != Counter(large) and _embeds(small, large)
+    fits = len(small) <= len(large) and _embeds(small, large)
+    return fits and Counter(small) != Counter(large)
 
 
 def _embeds(small: tuple[Cost, ...], large: tuple[Cost, ...]) -> bool:

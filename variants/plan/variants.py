@@ -10,15 +10,15 @@ from types import MappingProxyType
 
 from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
-from hetune.variants.kernel.nodes import Gemm, Schedule, SegmentSum
+from hetune.variants.kernel.nodes import Gemm, Outer, Schedule, SegmentSum
 from hetune.variants.kernel.precision import Precision
 from hetune.variants.kernel.text import show_schedule
 from hetune.variants.plan.alternatives import alternatives
 from hetune.variants.plan.choices import Choices, LoweringForm, PlanChoices
-from hetune.variants.plan.lower import lower
+from hetune.variants.plan.lower import Lowering, lower
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.prune import undominated
-from hetune.variants.program.nodes import Program, Space
+from hetune.variants.program.nodes import Program, Softmax, Space
 from hetune.variants.program.text import show
 
 BLOCK_NODES = (256, 1024, 4096)
@@ -110,11 +110,11 @@ def plans_of(
         return wide | _narrow_plans(wide)
     plans: dict[PlanChoices, Plan] = {}
     for alternative in alternatives(program):
-        choices, plan = PlanChoices(alternative.choices), lower(alternative.program, device)
-        forms = {choices: plan}
+        choices, lowering = PlanChoices(alternative.choices), Lowering(alternative.program, device)
+        forms = {choices: (plan := lowering.plan())}
         forms |= {
             replace(choices, form=form): other
-            for form, other in _separate_sums(alternative.program, device, plan)
+            for form, other in _separate_sums(alternative.program, lowering, plan)
         }
         if choices.is_special:
             forms = dict((forms.popitem(),))  # in one form, as in one schedule
@@ -149,19 +149,22 @@ def lowered_as(program: Program, choices: PlanChoices) -> Plan:
 
 
 def _separate_sums(
-    program: Program, device: Device, plan: Plan
+    program: Program, lowering: Lowering, plan: Plan
 ) -> Iterator[tuple[LoweringForm, Plan]]:
     """The plan with sums apart from products; in one pass with a softmax, where that is possible.
 
     One pass reads a row once for its score and its sum, so it takes the place of separate ones.
     """
-    separate = lower(program, device, fuse_sums=False)
-    if device == "cpu":
-        fused = lower(program, device, fuse_sums=False, one_pass=True)
-        if fused.launches != separate.launches:
-            yield LoweringForm.ONE_PASS, fused
+    separate, device = plan, lowering.device
+    if _fused_sums(plan):
+        lowering = Lowering(program, device, fuse_sums=False)
+        separate = lowering.plan()
+    if device == "cpu" and any(isinstance(let.op, Softmax) for let in program.lets):
+        one_pass = lowering.plan(one_pass=True)
+        if one_pass.launches != separate.launches:
+            yield LoweringForm.ONE_PASS, one_pass
             return
-    if _has_fused_sums(plan):
+    if any(isinstance(product, Gemm) and product.heads == 1 for product in _fused_sums(plan)):
         yield LoweringForm.SEPARATE_SUMS, separate
 
 
@@ -193,9 +196,14 @@ def _is_hybrid(plan: Plan) -> bool:
     return all(rows.group for rows in pairs) and any(r.space is Space.DST_PAIR for r in pairs)
 
 
-def _has_fused_sums(plan: Plan) -> bool:
-    return any(
-        isinstance(kernel, Gemm) and isinstance(kernel.x, SegmentSum) and kernel.heads == 1
-        for launch in plan.launches
-        for kernel in launch.kernels
+def _fused_sums(plan: Plan) -> list[Gemm | Outer]:
+    """Products that sum up the rows that they multiply."""
+    products = (
+        k for launch in plan.launches for k in launch.kernels if isinstance(k, Gemm | Outer)
     )
+    return [
+        product
+        for product in products
+        for factor in ((product.factor,) if isinstance(product, Gemm) else product.factors)
+        if isinstance(factor.x, SegmentSum)
+    ]

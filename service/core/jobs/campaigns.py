@@ -71,7 +71,7 @@ def _check_counts(asked: Mapping[str, object]) -> None:
     given = threads if isinstance(threads, list) else [threads]
     numbers = [count for count in given if isinstance(count, int)]
     check_limit("threads", max(numbers, default=0), MOST_THREADS)
-    inner = (asked.get(key) for key in ("homogeneous", "gradients"))
+    inner = (asked.get(key) for key in ("homogeneous", "scores", "gradients"))
     for table in (asked, *(each for each in inner if isinstance(each, dict))):
         _check_programs(table)
     corpus, graphs = asked.get("corpus"), asked.get("graphs")

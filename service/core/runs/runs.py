@@ -68,12 +68,12 @@ class _Prepared:
 
     @property
     def edges(self) -> int:
-        return self.inputs.partitions.num_edges * len(self.layers)
+        return self.inputs.graph.num_edges * len(self.layers)
 
     @property
     def bytes(self) -> int:
         width = sum(layer.result_width for layer in self.layers)
-        return 4 * width * self.inputs.partitions.num_nodes
+        return 4 * width * self.inputs.graph.num_nodes
 
 
 class Runs:
@@ -141,7 +141,7 @@ class Runs:
                 state=RunState.waiting,
                 edges=made.edges,
                 edges_done=0,
-                nodes=made.inputs.partitions.num_nodes,
+                nodes=made.inputs.graph.num_nodes,
                 width=made.layers[-1].result_width,
                 bytes=made.bytes,
                 error="",
@@ -221,7 +221,7 @@ class Runs:
             if made.id != run.id:
                 raise InputError("the model, the graph or its features have changed: ask again")
             part = _PART_BYTES + _NODE_BYTES * run.nodes
-            given = made.layers, made.inputs.partitions, made.inputs.rows, self._rows(run.id)
+            given = made.layers, made.inputs.graph, made.inputs.rows, self._rows(run.id)
             with self._executor(compute) as executor:
                 run_on(executor, *given, min(part, self._limits.run_bytes), None, tell)
             self._end(run, RunState.done)
@@ -251,7 +251,7 @@ class Runs:
         inputs = self._sources.open(found, graph, features)
         width = open_rows(inputs.rows, None).shape[1]
         for layer in layers:
-            layer.check_rows(width, inputs.partitions.num_nodes)
+            layer.check_rows(width, inputs.graph.num_nodes)
         stamp = self._models.stamp(found.name, found.version)
         what = [found.name, found.version, stamp, graph, features, inputs.identity]
         id = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]

@@ -14,8 +14,9 @@ from hetune.service.core.inference.model_rows import inputs_of
 from hetune.service.core.models.graph_check import check_fits
 from hetune.service.core.models.models import Model
 from hetune.variants.errors import FolderError, GraphFileError, InputError, NotFoundError
+from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.partition.edge_folder import RECORD, EdgeFolder
-from hetune.variants.partition.partitions import GraphPartitions, Partitions
+from hetune.variants.partition.partitions import Partitions
 from hetune.variants.partition.row_files import RowsLike, identity_of, open_rows
 
 _SHOWN = 64
@@ -27,12 +28,12 @@ class RunInputs:
     """What a run reads.
 
     Attributes:
-        partitions: Of the graph.
+        graph: In memory, or its partitions on the disk.
         rows: Features of all nodes, [N, width].
         identity: Tells them from others.
     """
 
-    partitions: Partitions
+    graph: HeteroGraph | Partitions
     rows: RowsLike
     identity: object
 
@@ -66,7 +67,7 @@ class RunSources:
         check_fits(model, found)
         rows = inputs_of(model, found, self.features.get(graph, features), {})["x"]
         digest = self.features.describe(graph, features).digest
-        return RunInputs(GraphPartitions(found), rows, [graph, digest])
+        return RunInputs(found, rows, [graph, digest])
 
     def _in_folder(self, model: Model, graph: str, features: str) -> RunInputs:
         folder = self._named(graph)

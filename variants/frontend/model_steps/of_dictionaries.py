@@ -31,7 +31,7 @@ def trace_dictionaries(model: nn.Module, example: Sequence[Any]) -> ModelSteps:
     module = OnDictionaries(model)
     call = module.read(tuple(example), {})
     assert isinstance(call, TypedArguments)
-    traced = validated(module, call)
+    traced, _ = validated(module, call)
     name = type(model).__name__
     if (reason := limitation(traced.program)) is not None:
         raise NotTraceable(f"{name}: {reason}")

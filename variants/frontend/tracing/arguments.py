@@ -192,6 +192,16 @@ class CallArguments:
         }
         return replace(self, values=values)
 
+    def like(self, call: CallArguments, dtype: torch.dtype = torch.float32) -> CallArguments:
+        """The same with tensors where a call's are, floats in a dtype."""
+        values = {
+            name: value.to(call.device, dtype if value.is_floating_point() else value.dtype)
+            if isinstance(value, Tensor)
+            else value
+            for name, value in self.values.items()
+        }
+        return replace(self, values=values)
+
 
 def read_arguments(
     module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]

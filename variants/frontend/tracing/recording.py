@@ -161,16 +161,17 @@ class Recordings:
         self._known = [first]
         self._confirmed: list[Recording] = []
 
-    def add(self, recording: Recording) -> None:
-        """Another graph's."""
+    def add(self, recording: Recording) -> bool:
+        """Takes another graph's, and says whether two graphs have given it."""
         for known in self._known:
             pairs = zip(known.graph, recording.graph, strict=True)
             if known.key == recording.key and all(one != other for one, other in pairs):
                 if all(each.kind != recording.kind for each in self._confirmed):
                     self._confirmed.append(recording)
-                return
+                return True
         if len(self._known) < _MOST:
             self._known.append(recording)
+        return False
 
     def run(
         self, num_nodes: int, num_sources: int | None, values: Mapping[str, Any]

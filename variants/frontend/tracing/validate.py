@@ -21,6 +21,7 @@ from hetune.variants.frontend.tracing.expressions import evaluate
 from hetune.variants.frontend.tracing.layer import Traced, trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.python_state import PythonState
+from hetune.variants.frontend.tracing.recording import Recordings
 from hetune.variants.frontend.tracing.simplify import follows_from_edges
 from hetune.variants.program.interpret import interpret_results
 from hetune.variants.program.limitation import limitation
@@ -31,8 +32,10 @@ _TOLERANCE = 1e-9
 """Largest error relative to the largest element, in float64."""
 
 
-def validated(module: nn.Module, arguments: CallArguments) -> Traced:
+def validated(module: nn.Module, arguments: CallArguments) -> tuple[Traced, Recordings]:
     """The program of a layer, confirmed on random graphs with loops, double edges and lone nodes.
+
+    With it what calls replay of it: recorded in float64, and again on another graph as calls are.
 
     Features of edges are read in every call, unless something follows from them alone, or no
     kernel reads them so: that, such as norms of weights, is computed once for the same tensor.
@@ -50,7 +53,8 @@ def validated(module: nn.Module, arguments: CallArguments) -> Traced:
         fixed = replace(arguments, edge_features=())
         try:
             read = _validated(module, arguments)
-            if limitation(read.program) is None and not follows_from_edges(read.program):
+            program = read[0].program
+            if limitation(program) is None and not follows_from_edges(program):
                 return read
         except NotTraceable:
             return _validated(module, fixed)
@@ -60,19 +64,29 @@ def validated(module: nn.Module, arguments: CallArguments) -> Traced:
             return read
 
 
-def _validated(module: nn.Module, arguments: CallArguments) -> Traced:
+def _validated(module: nn.Module, arguments: CallArguments) -> tuple[Traced, Recordings]:
     random = torch.Generator().manual_seed(0)
     twin = _perturbed(module, random)
-    found: Traced | None = None
-    for i in range(_GRAPHS):
-        drawn = arguments.drawn(random, number_of_nodes(module, i))
-        traced = trace(twin, drawn)
-        if found is not None and traced.key != found.key:
-            raise NotTraceable("its program depends on the graph: branch on options alone")
-        _compare(twin, traced, drawn)
-        found = traced
-    assert found is not None
-    return found
+    graphs = [arguments.drawn(random, number_of_nodes(module, i)) for i in range(_GRAPHS)]
+    found = trace(twin, graphs[0])
+    _compare(twin, found, graphs[0])
+    recordings = Recordings(found.recording)
+    as_called = _traced_alike(module, graphs[1].like(arguments), found)
+    # Masks that were met are of one graph.
+    is_replayed = recordings.add(as_called.recording) and not found.masks
+    for drawn in graphs[1:]:
+        counts = drawn.num_nodes, drawn.num_sources
+        rows = found.recording.run(*counts, drawn.values) if is_replayed else None
+        traced = None if rows is None else found.on(*counts, rows)
+        _compare(twin, traced or _traced_alike(twin, drawn, found), drawn)
+    return found, recordings
+
+
+def _traced_alike(module: nn.Module, arguments: CallArguments, found: Traced) -> Traced:
+    traced = trace(module, arguments)
+    if traced.key != found.key:
+        raise NotTraceable("its program depends on the graph: branch on options alone")
+    return traced
 
 
 def _perturbed(module: nn.Module, random: torch.Generator) -> nn.Module:
@@ -253,7 +267,7 @@ def _tensors(result: Any) -> list[Tensor]:
 
 
 def _compare(twin: nn.Module, traced: Traced, drawn: CallArguments) -> None:
-    own = copy.deepcopy(twin)
+    own = copy.deepcopy(twin) if traced.updated else twin
     with torch.no_grad():
         expected = _run(own, drawn, traced.updated)
         _compare_results(interpreted(traced, twin, drawn), expected)

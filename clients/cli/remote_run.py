@@ -1,0 +1,56 @@
+"""`hetune remote run`: a model on a kept graph, part by part."""
+
+from __future__ import annotations
+
+import time
+from io import BytesIO
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from hetune.clients.cli import console
+from hetune.clients.cli.files import check_writable, write_atomically
+from hetune.clients.cli.service import Url, connected
+from hetune.variants.errors import InputError, ServiceError
+
+_LOOK_SECONDS = 0.5
+
+
+def run(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Name of a model.")],
+    graph: Annotated[
+        str, typer.Argument(metavar="GRAPH", help="Id of a kept graph, or name of a large one.")
+    ],
+    features: Annotated[
+        str, typer.Argument(metavar="FEATURES", help="Name of features that are kept with it.")
+    ],
+    out: Annotated[Path, typer.Option(help="The .npy file to write.")],
+    version: Annotated[
+        int | None, typer.Option(help="Of the model; the latest by default.")
+    ] = None,
+    url: Url = None,
+) -> None:
+    """Run a model part by part between a service's requests, wait, and write its rows.
+
+    The run goes on where this is interrupted; the same command waits for it again. In the end it is
+    deleted from the service.
+    """
+    if out.suffix != ".npy":
+        raise InputError(f"--out: {out} is no .npy file: name one")
+    check_writable(out)
+    with connected(url) as client, console.progress_bar("edges", left=True) as update:
+        found = client.runs.submit(model, graph, features, version=version)
+        while found.finished is None:
+            update(found.edges_done, found.edges)
+            time.sleep(_LOOK_SECONDS)
+            found = client.runs.get(found.id)
+        if found.error:
+            raise ServiceError(f"the run {found.id} has failed: {found.error}")
+        rows = client.runs.rows(found.id)
+        content = BytesIO()
+        np.save(content, rows)
+        write_atomically(out, content.getvalue())
+        client.runs.delete(found.id)
+    console.out().print(f"wrote {[*rows.shape]} float32 to {out}", markup=False, soft_wrap=True)
