@@ -147,7 +147,7 @@ class OfTypes(torch.nn.Module):
 
 
 def test_dropout_in_whole_models_and_of_what_the_graph_gives():
-    """Traces confirm that each mask is where it is in the model: see `FixedDropout`."""
+    """Traces confirm that each mask is where it is in the model: see `InDoubles`."""
     torch.manual_seed(0)
     x_dict = {"a": torch.randn(9, 6), "b": torch.randn(7, 6)}
     edge_dict = {

@@ -306,6 +306,37 @@ def test_columns_are_picked(sources):
             close(found(**arguments), layer, arguments)
 
 
+class InPlace(pyg.MessagePassing):
+    """Adds to tensors that it goes on with; new ones have torch's default dtype."""
+
+    def __init__(self, dtype=None):
+        super().__init__()
+        self.dtype = dtype
+
+    def forward(self, x, edge_index):
+        src, dst = edge_index
+        out, other = torch.zeros(x.size(0), x.size(1), dtype=self.dtype), x.clone()
+        out.index_add_(0, dst, x[src])
+        other.scatter_add_(0, dst.view(-1, 1).expand(-1, x.size(1)), x[src].relu())
+        return out * other
+
+
+@torch.no_grad()
+def test_rows_are_added_in_place():
+    layer, arguments = InPlace(), arguments_on(EDGES, NODES, ())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        near(compile_layer(layer, backend="torch")(**arguments), layer(**arguments))
+
+
+@torch.no_grad()
+def test_what_float64_has_no_answer_for_runs_uncompiled():
+    layer, arguments = InPlace(torch.float32), arguments_on(EDGES, NODES, ())
+    with pytest.warns(FallbackWarning, match="must have the same scalar type"):
+        found = compile_layer(layer, backend="torch")(**arguments)
+    assert torch.equal(found, layer(**arguments))
+
+
 class WithTail(pyg.MessagePassing):
     """Sums, and what no program has after them; two results."""
 

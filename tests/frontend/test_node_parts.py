@@ -162,8 +162,8 @@ class Returned(Masked):
 
 REFUSED = {
     Unlike: "parts of the nodes are not all treated alike",
-    Incomplete: "write those of every node once",
-    Twice: "write those of every node once",
+    Incomplete: "write those of each node once",
+    Twice: "write those of each node once",
     Returned: "rows of some of the nodes, or in another order",
 }
 

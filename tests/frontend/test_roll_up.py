@@ -40,6 +40,40 @@ class Attention(pyg.MessagePassing):
         return torch.stack(outs).mean(0) + self.root(x)
 
 
+class OfEdges(pyg.MessagePassing):
+    """A matrix for each relation, of messages; the maximum of each node's, in which they add up."""
+
+    def __init__(self):
+        super().__init__(flow="target_to_source")
+        self.lins = nn.ModuleList(nn.Linear(WIDTH, 4) for _ in range(RELATIONS))
+
+    def forward(self, x, edge_index, edge_type):
+        return self.propagate(edge_index, x=x, edge_type=edge_type)
+
+    def message(self, x_j, index, edge_type, dim_size):
+        out = x_j.new_empty(x_j.size(0), 4)
+        for i, lin in enumerate(self.lins):
+            edges = (edge_type == i).nonzero().view(-1)
+            rows, ends = lin(x_j[edges]).relu(), index[edges]
+            most = rows.new_zeros(dim_size, 4)
+            most.scatter_reduce_(
+                0, ends.view(-1, 1).expand(-1, 4), rows, "amax", include_self=False
+            )
+            out[edges] = rows / (most[ends] + 0.5)
+        return out
+
+
+class InPlace(OfEdges):
+    """The same matrices; sums are added to what is there."""
+
+    def forward(self, x, edge_index, edge_type):
+        out = torch.zeros(x.size(0), 4)
+        for i, lin in enumerate(self.lins):
+            src, dst = edge_index[0][edge_type == i], edge_index[1][edge_type == i]
+            out.index_add_(0, dst, lin(x)[src])
+        return out
+
+
 class Unlike(Attention):
     """Relations that are not treated alike, and are many."""
 
@@ -57,6 +91,8 @@ TYPED = {
     "bases": lambda: Own(WIDTH, 4, RELATIONS, num_bases=2, root_weight=False, bias=False),
     "film": lambda: pyg.FiLMConv(WIDTH, 4, num_relations=RELATIONS),
     "attention": Attention,
+    "of edges": OfEdges,
+    "in place": InPlace,
 }
 SETS = {
     "both ways": lambda: pyg.DirGNNConv(pyg.SAGEConv(WIDTH, 4), alpha=0.3),
@@ -116,17 +152,24 @@ OPTIONS = {
     "multiplicative": lambda: pyg.RGATConv(WIDTH, 4, RELATIONS, attention_mode=MULTIPLICATIVE),
     "scaled": lambda: pyg.RGATConv(WIDTH, 4, RELATIONS, mod="scaled"),
     "mean of heads": lambda: pyg.RGATConv(WIDTH, 4, RELATIONS, heads=2, concat=False),
+    "within relations": lambda: pyg.RGATConv(
+        WIDTH, 4, RELATIONS, heads=2, edge_dim=WIDTH, mod="f-scaled", **WITHIN
+    ),
+    "two dimensions": lambda: pyg.RGATConv(
+        WIDTH, 4, RELATIONS, attention_mode=MULTIPLICATIVE, heads=2, dim=2, mod="additive", **WITHIN
+    ),
     "maximum of messages": lambda: pyg.RGATConv(WIDTH, 4, RELATIONS, aggr="max"),
     "maximum": lambda: pyg.RGCNConv(WIDTH, 4, RELATIONS, num_bases=2, aggr="max"),
     "pairs": lambda: pyg.FastRGCNConv(WIDTH, 4, RELATIONS),
 }
 MULTIPLICATIVE = "multiplicative-self-attention"
+WITHIN = {"attention_mechanism": "within-relation"}
 
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_options_of_relational_layers_are_traced(name):
     x, given = torch.randn(NODES, WIDTH, requires_grad=True), [EDGES, TYPES]
-    if name == "edge features":
+    if name in ("edge features", "within relations"):
         given.append(torch.randn(EDGES.shape[1], WIDTH, requires_grad=True))
     model = OPTIONS[name]().eval()
     for parameter in model.parameters():  # some of PyG's are never set
@@ -152,11 +195,18 @@ def test_options_of_relational_layers_are_traced(name):
     )
     for gradient, own in zip(gradients, wanted, strict=True):
         torch.testing.assert_close(gradient, own, rtol=1e-4, atol=1e-4)
+    given[1] = TYPES.clamp(max=1)  # others have no edges
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", hetune.FallbackWarning)
+        found = compiled(rows, *given)
+    torch.testing.assert_close(found, model(rows, *given), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("options", [{}, WITHIN], ids=["across", "within"])
 @torch.no_grad()
-def test_relational_attention_is_returned():
-    x, conv = torch.randn(NODES, WIDTH), pyg.RGATConv(WIDTH, 4, RELATIONS, heads=2).eval()
+def test_relational_attention_is_returned(options):
+    conv = pyg.RGATConv(WIDTH, 4, RELATIONS, heads=2, **options).eval()
+    x = torch.randn(NODES, WIDTH)
     compiled = hetune.compile(conv, backend="torch")
     with warnings.catch_warnings():
         warnings.simplefilter("error", hetune.FallbackWarning)

@@ -10,6 +10,7 @@ from tests.frontend.message_passing_cases import CASES, WIDTH, arguments_on, mlp
 from torch import nn
 
 from hetune.variants.frontend.tracing.arguments import CallArguments, read_arguments
+from hetune.variants.frontend.tracing.dropout import InDoubles
 from hetune.variants.frontend.tracing.layer import trace
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.recording import Recordings
@@ -61,7 +62,8 @@ def check(module: nn.Module, given: tuple[str, ...]) -> bool:
         recordings.add(traced.recording)
         with torch.no_grad():
             found = interpreted(traced, module, read)
-            expected = copy.deepcopy(module)(**arguments)
+            with InDoubles():
+                expected = copy.deepcopy(module)(**arguments)
         torch.testing.assert_close(
             found,
             expected,

@@ -95,14 +95,15 @@ def test_what_is_infinite_stays_so_without_a_warning(value, backend):
 
 def test_weights_that_outgrow_float32_when_multiplied(backend):
     """Scores by weights-first products are infinite, those of the module are ordinary."""
-    graph = star(8)
-    module = hetune_nn.RGAT(4, 4, 1, bias=False)
+    graph = star(4096)
+    module = hetune_nn.RGAT(16, 16, 1, bias=False)
     for name, size in (("weight", 1e-20), ("att_q", 1e-20), ("att_k", 1e-20)):
         parameter = getattr(module, name, None)
         if parameter is not None:
             parameter.copy_(torch.randn_like(parameter) * size)
     layer = compile_layer(module, backend=backend)
-    x = torch.randn(9, 4) * 1e20
+    x = torch.randn(4097, 16) * 1e20
+    assert "weights-first" in layer.explain(x, graph).id
     with pytest.warns(FallbackWarning, match="outgrows float32"):
         assert close(layer(x, graph), module(x, graph))
     layer(x, graph, variant=layer.variants[0])

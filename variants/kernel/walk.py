@@ -22,11 +22,17 @@ from hetune.variants.kernel.nodes import (
     Traversal,
     Write,
 )
+from hetune.variants.program.by_identity import by_identity
 from hetune.variants.program.nodes import End
 
 
-def reads(kernel: Kernel) -> Iterator[tuple[str, End]]:
+@by_identity
+def reads(kernel: Kernel) -> tuple[tuple[str, End], ...]:
     """The buffers that a kernel reads, each with the end of the edge it is read at."""
+    return tuple(_kernel_reads(kernel))
+
+
+def _kernel_reads(kernel: Kernel) -> Iterator[tuple[str, End]]:
     match kernel:
         case Gemm():
             yield from product_reads(kernel)
@@ -48,8 +54,13 @@ def product_reads(gemm: Gemm) -> Iterator[tuple[str, End]]:
             yield name, End.NONE
 
 
-def writes(kernel: Kernel) -> Iterator[str]:
+@by_identity
+def writes(kernel: Kernel) -> tuple[str, ...]:
     """The buffers that a kernel writes."""
+    return tuple(_kernel_writes(kernel))
+
+
+def _kernel_writes(kernel: Kernel) -> Iterator[str]:
     match kernel:
         case Gemm(tail=()) | Outer():
             yield kernel.out
@@ -69,10 +80,10 @@ def domains(launch: Launch) -> tuple[Rows, ...]:
     return (*(kernel.rows for kernel in launch.kernels), *types)
 
 
-def touched(kernel: Kernel) -> Iterator[str]:
+@by_identity
+def touched(kernel: Kernel) -> tuple[str, ...]:
     """The buffers that a kernel reads or writes."""
-    yield from (name for name, _ in reads(kernel))
-    yield from writes(kernel)
+    return (*(name for name, _ in reads(kernel)), *writes(kernel))
 
 
 def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Set
 
 from hetune.variants.errors import ProgramError
+from hetune.variants.program.by_identity import by_identity
 from hetune.variants.program.infer import check_shape, infer
 from hetune.variants.program.nodes import ALL_EDGES, Count, Let, Param, Program, Space, Type
 from hetune.variants.program.text import show_op, show_type
@@ -16,6 +17,7 @@ ROLES = ("weight", "feature", "constant")
 """What a parameter may be."""
 
 
+@by_identity
 def verify(program: Program) -> None:
     """Check every rule of a program.
 

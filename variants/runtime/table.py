@@ -31,7 +31,7 @@ from hetune.variants.kernel.nodes import (
 )
 from hetune.variants.kernel.passes.phases import phased
 from hetune.variants.kernel.passes.softmax_forms import expanded, if_moderate
-from hetune.variants.kernel.passes.terms import Formula, Term
+from hetune.variants.kernel.passes.terms import Term
 from hetune.variants.kernel.passes.work import formula
 from hetune.variants.kernel.walk import domains
 from hetune.variants.plan.choices import Side
@@ -121,28 +121,30 @@ class CandidateTable:
     def __init__(self, promoted: tuple[Variant, ...], side: Side) -> None:
         runs = run_on(promoted, side)
         variants = tuple(dict.fromkeys(runs))
-        rows: dict[tuple[Launch, AnySchedule], int] = {}
+        rows: dict[tuple[int, AnySchedule], int] = {}
+        numbers, launches = dict[int, int](), dict[Launch, int]()  # to hash a launch takes long
         on_cpu = device_of(variants) == "cpu"
+        for launch in (launch for variant in variants for launch in variant.plan.launches):
+            if id(launch) not in numbers:
+                form = expanded(launch, if_moderate) if on_cpu else phased(launch)
+                numbers[id(launch)] = launches.setdefault(form, len(launches))
         self.variants = variants
         self.device: Device = device_of(variants)
         places = {variant: place for place, variant in enumerate(variants)}
         self.place_of = {asked.id: places[run] for asked, run in zip(promoted, runs, strict=True)}
         self.rows_of = tuple(
             tuple(
-                rows.setdefault(
-                    (expanded(launch, if_moderate) if on_cpu else phased(launch), schedule),
-                    len(rows),
-                )
+                rows.setdefault((numbers[id(launch)], schedule), len(rows))
                 for launch, schedule in zip(variant.plan.launches, variant.schedules, strict=True)
             )
             for variant in variants
         )
         self.default = self.place_of[default_variant(promoted, side).id]
-        self.launches = tuple(rows)
+        forms = tuple(launches)
+        self.launches = tuple((forms[number], schedule) for number, schedule in rows)
         self.families = tuple(_family(launch) for launch, _ in self.launches)
         self._counted: dict[Rows, int] = {}
         self._runs: dict[tuple[Space, str, int | None], int] = {}
-        self._formulas: dict[Launch, Formula] = {}
         self._prepare()
         self._gpu = GpuColumns(self.launches) if self.device == "cuda" else None
 
@@ -246,10 +248,12 @@ class CandidateTable:
 
     def _prepare(self) -> None:
         self._owner = np.array([v for v, rows in enumerate(self.rows_of) for _ in rows], np.intp)
-        needed = [
-            {rows for launch in variant.plan.launches for rows in loops_of(launch)}
-            for variant in self.variants
-        ]
+        plans = {id(variant.plan): variant.plan for variant in self.variants}
+        loops = {
+            key: {rows for launch in plan.launches for rows in loops_of(launch)}
+            for key, plan in plans.items()
+        }
+        needed = [loops[id(variant.plan)] for variant in self.variants]
         self._needed = tuple(dict.fromkeys(rows for each in needed for rows in each))
         uses = np.array([[r in each for r in self._needed] for each in needed], np.float64)
         self._sources = uses * [r.space is Space.SRC_PAIR for r in self._needed]
@@ -263,11 +267,13 @@ class CandidateTable:
         typed: list[tuple[int, int, int]] = []
         sums: list[_TypeSum] = []
         walks = [(row, Term(1, domains(launch))) for row, (launch, _) in enumerate(self.launches)]
+        forms = {id(launch): launch for launch, _ in self.launches}
+        formulas = {key: formula(launch) for key, launch in forms.items()}
         for row, (launch, schedule) in enumerate(self.launches):
             for name, position in structure_of(launch, schedule):
                 self._fixed[row, _COLUMN[name]] = position
             base = row * len(COLUMNS)
-            known = self._formula(launch)
+            known = formulas[id(launch)]
             work += [(base + _COLUMN[name], term) for name, term in known.terms]
             work += [(base + _COLUMN[name], term) for name, term in extra_terms(launch)]
             work += [
@@ -305,11 +311,6 @@ class CandidateTable:
         # Of each row, then of each run; without blocks, all nodes are in one.
         sizes = *self._fixed[:, _COLUMN["block_nodes"]], *(nodes or 0 for *_, nodes in self._runs)
         self._sizes = np.array([size or math.inf for size in sizes], np.float64)
-
-    def _formula(self, launch: Launch) -> Formula:
-        if launch not in self._formulas:
-            self._formulas[launch] = formula(launch)
-        return self._formulas[launch]
 
     def _run(self, kernel: Kernel, launch: Launch, schedule: AnySchedule) -> int | None:
         """Which count of runs tells how often a product's weights are loaded."""

@@ -141,25 +141,24 @@ def _named(
 
 
 def _fitted(recorder: ProgramRecorder, name: str, row: Shape, whole: Shape) -> str:
-    """Rows whose shape is a prefix of the whole one; repeated where they start with 1."""
+    """Rows whose shape is a prefix of the whole one; repeated where they have axes of 1 in it."""
     row = row[: _depth(row)]
     target = whole[: len(row)]
     if row == target:
         return name
-    lead = next(i for i, extent in enumerate(row) if extent != 1)
-    if row[lead:] != target[lead:]:
+    start = next(i for i, extent in enumerate(row) if extent != target[i])
+    stop = next(i for i in range(start, len(row)) if row[i] != 1)
+    if (*row[:start], *target[start:stop], *row[stop:]) != target:
         raise NotTraceable(
-            f"rows of {list(row)} are broadcast to {list(target)}: only leading axes"
+            f"rows of {list(row)} are broadcast to {list(target)}: on axes side by side"
         )
-    return _led(recorder, name, target[:lead], row[lead:])
-
-
-def _led(recorder: ProgramRecorder, name: str, lead: Shape, row: Shape) -> str:
-    ones = torch.ones(math.prod(lead))
+    heads, times, rest = (math.prod(each) for each in (row[:start], target[start:stop], row[stop:]))
+    lead = (heads,) if heads > 1 else ()
+    ones = torch.ones(*lead, times)
     weight = recorder.weight(fixed(ones), tuple(ones.shape))
-    flat = recorder.emit(Reshape(name, (math.prod(row),)), "reshape")
+    flat = recorder.emit(Reshape(name, (*lead, rest)), "reshape")
     outer = recorder.emit(Map("outer", (weight, flat)), "repeat")
-    return recorder.emit(Reshape(outer, (*lead, *row)), "reshape")
+    return recorder.emit(Reshape(outer, target), "reshape")
 
 
 def _weight(recorder: ProgramRecorder, expression: Expression, row: Shape, whole: Shape) -> str:

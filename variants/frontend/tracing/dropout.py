@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from hetune.variants.frontend.tracing.new_tensors import in_doubles
 from hetune.variants.program.dropout import dropout_mask
 
 
@@ -58,8 +59,8 @@ class MaskNumbers:
         return TracedMask(whole, axis, share, self._met[whole, share] - 1)
 
 
-class FixedDropout(TorchFunctionMode):
-    """While active, dropout multiplies by the masks that traces of the same calls have.
+class InDoubles(TorchFunctionMode):
+    """While active, new floats are float64, and dropout has the masks of traces of the same calls.
 
     Args:
         before: Masks of calls that were met before.
@@ -79,7 +80,7 @@ class FixedDropout(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is torch.nn.functional.dropout and is_training(*args, **kwargs):
             return self._fixed(*args, **kwargs)
-        return func(*args, **kwargs)
+        return func(*args, **in_doubles(func, args, kwargs))
 
     def _fixed(self, input: Tensor, p: float = 0.5, *_: object, **__: object) -> Tensor:
         return input * self._numbers.next(input.shape, 0, p).fixed().to(input)

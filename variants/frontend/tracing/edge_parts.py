@@ -1,28 +1,34 @@
-"""Rows of some of the edges, put together with those of loops: edges get others in their place.
+"""Rows of some of the edges: put together with those of loops, or reduced to nodes and read back.
 
 ``cat([w[mask], loops])`` is what rows of edges are at an index, where ``w`` follows from constants
-and parameters row by row: constants are indexed in its place.
+and parameters row by row: constants are indexed in its place. ``scatter(s[mask], dst[mask])`` has
+rows for the nodes that edges of a part lead to, which only these edges read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
-from hetune.variants.frontend.tracing.recorder import ProgramRecorder
+from hetune.variants.frontend.tracing.recorder import ProgramRecorder, is_view
 from hetune.variants.frontend.tracing.row_sets import RowPart
 from hetune.variants.program.nodes import (
+    ALL_EDGES,
     Concat,
     Dot,
+    End,
     Fold,
     Linear,
     Map,
+    Reduce,
     Reshape,
     Slice,
     Space,
+    Take,
     operands,
     with_operands,
 )
@@ -35,11 +41,14 @@ class EdgeParts:
 
     Args:
         recorder: The program so far.
+        positions: The numbers of the rows that an index takes: see `NodeParts`.
     """
 
-    def __init__(self, recorder: ProgramRecorder) -> None:
-        self._recorder = recorder
+    def __init__(self, recorder: ProgramRecorder, positions: Callable[[Tensor], Any]) -> None:
+        self._recorder, self._positions = recorder, positions
         self._others: dict[str, Tensor] = {}
+        self._taken: dict[int, RowPart] = {}  # ids stay theirs: the tape keeps them
+        self._nodes: dict[str, tuple[RowPart, End]] = {}
 
     def taken(self, name: str, index: Tensor) -> str:
         """Some rows of a value of edges.
@@ -50,7 +59,55 @@ class EdgeParts:
         """
         if self._recorder.types[name].group in self._recorder.parts:
             raise NotTraceable("some rows of some of the edges are taken: take them at once")
-        return self._recorder.part_of(name, self._recorder.new_part(index))
+        if id(index) not in self._taken:
+            self._taken[id(index)] = self._recorder.new_part(index)
+        return self._recorder.part_of(name, self._taken[id(index)])
+
+    def reduced(self, name: str, into: Tensor, index: Tensor, fn: str) -> str:
+        """Rows of a part, brought together at an end of its edges.
+
+        Args:
+            name: Of the value.
+            into: New rows, as many as there may be.
+            index: The node of each edge at the end.
+            fn: Which function of rows brings them together.
+        """
+        recorder, part = self._recorder, self._recorder.parts[self._recorder.types[name].group]
+        end = self._end(part, index)
+        if recorder.nodes_at(part.group, end) is None:
+            ids = torch.arange(recorder.tape.extent(into, 0), device=into.device)
+            nodes = recorder.new_part(ids)
+            recorder.lead(part, end, nodes)
+            self._nodes[nodes.group] = part, end
+        return recorder.emit(Reduce(name, Space.NODE, fn, end), fn)
+
+    def read_back(self, name: str, index: Tensor) -> str | None:
+        """Rows that edges of a part were reduced to, at these edges; None of others.
+
+        Args:
+            name: Of the value of nodes.
+            index: The node of each edge.
+        """
+        part, end = self._nodes.get(self._recorder.types[name].group, (None, End.NONE))
+        if part is None:
+            return None
+        if self._end(part, index) is not end:
+            raise NotTraceable("what edges of a part were reduced to is read at the other end")
+        return self._recorder.emit(Take(name, Space.EDGE, end, part.group), "take")
+
+    def _end(self, part: RowPart, index: Tensor) -> End:
+        """Which end of its edges an index is, as far as is known."""
+        picked = (
+            of
+            for own, of, mask in self._recorder.tape.picked
+            if is_view(own, index) and self._positions(mask) is part.index
+        )
+        if (whole := next(picked, None)) is None:
+            raise NotTraceable("edges of a part are read by another index than an end of them")
+        end, group = self._recorder.end_of(whole)
+        if group != ALL_EDGES:
+            raise NotTraceable("edges of a part of one of several sets are reduced: reduce all")
+        return end
 
     def written(self, into: Tensor, index: Tensor, name: str) -> str:
         """The rows of a tensor, some of which become those of a part.

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from hetune.variants.frontend.tracing.alignment import Shape, is_rows, rows_of
+from hetune.variants.frontend.tracing.arithmetic import as_symbol, binary
 from hetune.variants.frontend.tracing.interpreter import Interpreter, handles
+from hetune.variants.frontend.tracing.new_tensors import LIKE
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.symbols import RowValue
 from hetune.variants.program.nodes import End, Reduce, Space, Take
@@ -33,6 +35,8 @@ def gathered(at: Interpreter, x: Tensor, dim: int, index: Tensor) -> RowValue:
         raise NotTraceable("rows are indexed by something else than an end of the edges")
     if space is Space.NODE and at.tape.has_positions(index):
         return RowValue(at.parts.taken(found.name, index), found.axis)
+    if (read := at.parts.edges.read_back(found.name, index)) is not None:
+        return RowValue(read, found.axis)
     end, group = at.recorder.end_of(index)
     if space is Space.NODE:
         at.recorder.check_nodes(group, end, at.recorder.types[found.name].group)
@@ -115,11 +119,18 @@ def _reduced(
     fn = _FUNCTIONS.get(reduce)
     if fn is None:
         raise NotTraceable(f"scatter with reduce={reduce!r}: sum, amax, amin and prod compile")
+    if fn == "sum" and is_rows(into):
+        found = _reduced(at, LIKE["zeros_like"](at.counted_shape, into), dim, index, src, reduce)
+        shape = tuple(into.shape)
+        return binary(at, shape, "add", into, as_symbol(at, found, shape))
     base = 1 if fn == "prod" else 0
     is_neutral = not is_rows(into) and (at.tape.is_filled(into, base) or bool((into == base).all()))
     if not is_neutral or (fn in ("max", "min") and include_self):
         raise NotTraceable("rows are scattered into a tensor that is not new: add it afterwards")
     dim = dim % into.dim()
+    if not dim and is_rows(src) and at.recorder.types[rows_of(src).name].group in at.recorder.parts:
+        rows = _edge_rows(at, src, (len(index), *into.shape[1:]))
+        return RowValue(at.parts.edges.reduced(rows.name, into, index, fn), rows.axis)
     counts = [*at.recorder.node_counts.values()] or [at.recorder.counts[Space.NODE]]
     if all(into.shape[dim] != nodes for nodes in counts):
         known = " or ".join(map(str, counts))

@@ -98,7 +98,7 @@ class Interpreter:
             return self.parts.write(name, *args, **kwargs)
         if name in _IN_PLACE_BASES and not isinstance(args[0], Symbol):
             pure = getattr(torch.Tensor, name.removesuffix("_"))
-            return self._of_rows(pure, given, args, kwargs)
+            return self.parts.became(args[0], self._of_rows(pure, given, args, kwargs))
         if name.endswith("_") and not name.endswith("__"):
             return self._in_place(func, args, kwargs)
         if (by_type := _types_in(name, args, kwargs)) is not None:

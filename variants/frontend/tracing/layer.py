@@ -23,7 +23,7 @@ from hetune.variants.frontend.tracing.node_order import NodeOrder
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable, reason_of
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder
 from hetune.variants.frontend.tracing.recording import Recording
-from hetune.variants.frontend.tracing.roll_up import RolledUp, rolled_up
+from hetune.variants.frontend.tracing.roll_up import RolledUp, check_sources, rolled_up
 from hetune.variants.frontend.tracing.row_sets import RowTypes
 from hetune.variants.frontend.tracing.selected_columns import with_selected_columns
 from hetune.variants.frontend.tracing.simplify import needed, with_parts_of_results
@@ -234,6 +234,7 @@ def trace(module: nn.Module, arguments: CallArguments) -> Traced:
     }
     counts = arguments.num_nodes, arguments.num_edges, arguments.num_sources
     tape = Tape(of_graph, *counts)
+    tape.is_of_doubles = any(given[name].dtype is torch.float64 for name in spaces)
     recorder = ProgramRecorder(tape)
     others = {name: value for name, value in given.items() if not arguments.is_of_graph(name)}
     interpreter = Interpreter(recorder, arguments.num_edges, others, arguments.device)
@@ -326,7 +327,7 @@ def _traced(name: str, recorder: ProgramRecorder, result: Any, arguments: CallAr
     if any(recorder.types[name].group in recorder.parts for name in results):
         raise NotTraceable("its result has rows of some of the nodes, or in another order")
     if arguments.sources:
-        recorder.check_sources()
+        check_sources(recorder)
     found = rolled_up(recorder, results)
     names = found.names
     whole = _program(name, found, tuple(new for result in results for new in names[result]))

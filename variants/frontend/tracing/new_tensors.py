@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -28,6 +28,19 @@ def _like(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return made
 
 
+def in_doubles(func: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Keywords of a call that makes new floats: float64 ones, where no dtype is named.
+
+    Args:
+        func: What is called.
+        args: With these.
+        kwargs: And these.
+    """
+    is_new = func in _MAKING or (func is torch.full and isinstance(args[-1], float))
+    return {**kwargs, "dtype": torch.float64} if is_new and not kwargs.get("dtype") else kwargs
+
+
+_MAKING = (torch.zeros, torch.ones, torch.empty)
 LIKE: dict[str, Callable[..., Tensor]] = {
     "new_zeros": _new(torch.zeros),
     "new_ones": _new(torch.ones),

@@ -6,8 +6,7 @@ all nodes, whose weights have a row for each type of nodes: which of the indices
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +14,13 @@ import torch
 from torch import Tensor
 
 from hetune.variants.frontend.tracing.alignment import row_shape, rows_of
-from hetune.variants.frontend.tracing.edge_parts import ROW_WISE, EdgeParts
-from hetune.variants.frontend.tracing.expressions import called
+from hetune.variants.frontend.tracing.edge_parts import EdgeParts
+from hetune.variants.frontend.tracing.merged_parts import MergedParts
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.recorder import ProgramRecorder
 from hetune.variants.frontend.tracing.row_sets import RowPart
 from hetune.variants.frontend.tracing.symbols import RowValue, Symbol, replaced
-from hetune.variants.program.nodes import Space, Type, operands, with_operands, without_operands
+from hetune.variants.program.nodes import Space
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,8 @@ class NodeParts:
     def __init__(
         self, recorder: ProgramRecorder, symbol: Callable[[RowValue, Tensor], Tensor]
     ) -> None:
-        self._recorder, self._symbol, self.edges = recorder, symbol, EdgeParts(recorder)
+        self._recorder, self._symbol = recorder, symbol
+        self.edges = EdgeParts(recorder, self.positions)
         self._written: dict[int, _Written] = {}
         self._taken: dict[tuple[object, ...], RowPart] = {}  # ids stay theirs: the tape keeps them
         self._masks: dict[int, Tensor] = {}
@@ -108,22 +108,36 @@ class NodeParts:
             raise NotTraceable(f"{func} writes rows on another axis than theirs")
         if row_shape(tuple(into.shape), found.axis) != row_shape(tuple(value.shape), found.axis):
             raise NotTraceable(f"{func} writes rows of another shape")
-        written = self._written.setdefault(id(into), _Written(into, found.axis))
-        if written.axis != found.axis:
+        rows = torch.arange(self._recorder.tape.extent(into, found.axis), device=into.device)
+        return self._write(into, found.axis, _Write(rows[index], found.name))
+
+    def _write(self, into: Tensor, axis: int, write: _Write) -> Tensor:
+        written = self._written.setdefault(id(into), _Written(into, axis))
+        if written.axis != axis:
             raise NotTraceable("rows are written on two axes")
-        everywhere = torch.arange(self._rows(written), device=into.device)
-        written.writes.append(_Write(everywhere[index], found.name))
+        written.writes.append(write)
         written.found, self._recorder.tape.written = None, self.read
         return into
 
     def _write_edges(self, into: Tensor, index: Any, rows: RowValue) -> Tensor:
-        if rows.axis or not isinstance(index, Tensor) or id(into) in self._written:
-            raise NotTraceable("rows of edges are written elsewhere than once on a first axis")
+        if rows.axis or not isinstance(index, Tensor):
+            raise NotTraceable("rows of edges are written elsewhere than on a first axis")
+        part = self._recorder.parts.get(self._recorder.types[rows.name].group)
+        if part is not None and (positions := self.positions(index)) is part.index:
+            return self._write(into, 0, _Write(positions, rows.name))
+        if id(into) in self._written:
+            raise NotTraceable("rows of edges are written twice: write those of each part")
         written = self._written[id(into)] = _Written(into, 0)
         name = self.edges.written(into, index, rows.name)
         written.found = self._symbol(RowValue(name, 0), into)
         self._recorder.tape.written = self.read
         return into
+
+    def became(self, into: Tensor, found: Tensor) -> Tensor:
+        """What a tensor is from now on, into which a function of symbols has written."""
+        written = self._written.setdefault(id(into), _Written(into, 0))
+        written.found, self._recorder.tape.written = found, self.read
+        return found
 
     def positions(self, index: Any) -> Tensor | slice | None:
         """The rows of nodes that an index takes, none twice; None where it may be another one."""
@@ -171,9 +185,6 @@ class NodeParts:
             written.found = self._symbol(value, written.into)
         return written.found
 
-    def _rows(self, written: _Written) -> int:
-        return self._recorder.tape.extent(written.into, written.axis)
-
     def _nodes_of(self, name: str, device: torch.device) -> Tensor:
         """The node that each row of a value is of."""
         recorder = self._recorder
@@ -189,75 +200,25 @@ class NodeParts:
 
     def _assembled(self, written: _Written) -> str:
         recorder, writes = self._recorder, written.writes
-        device = written.into.device
+        device, space = written.into.device, recorder.types[writes[0].name].space
         nodes = [self._nodes_of(write.name, device) for write in writes]
         where = [write.positions for write in writes]
         if [*map(len, nodes)] != [*map(len, where)]:
             raise NotTraceable("rows are written in place of more or fewer")
         position, node = torch.cat(where), torch.cat(nodes)
-        everywhere = torch.arange(self._rows(written), device=device)
+        everywhere = torch.arange(recorder.tape.extent(written.into, written.axis), device=device)
         everyone = torch.arange(recorder.counts[Space.NODE], device=device)
+        everyone = everywhere if space is Space.EDGE else everyone
         for rows, all_rows in ((position, everywhere), (node, everyone)):
             if not torch.equal(rows.sort()[0], all_rows):
-                raise NotTraceable("rows are written into a tensor: write those of every node once")
+                raise NotTraceable(
+                    f"rows are written into a tensor: write those of each {space} once"
+                )
         kind = torch.cat([torch.full_like(rows, i) for i, rows in enumerate(where)])
         types = torch.empty_like(node).index_copy(0, node, kind)
-        found = _Merging(recorder, node, types).value(tuple(write.name for write in writes))
+        merged = MergedParts(recorder, space, node, types)
+        found = merged.value(tuple(write.name for write in writes))
         index = torch.empty_like(position).index_copy(0, position, node)
         if recorder.is_equal(index, everyone):
             return found
         return recorder.part_of(found, self._part(index))
-
-
-class _Merging:
-    """Values of parts of the nodes as one of all nodes.
-
-    Args:
-        recorder: Has them.
-        nodes: The nodes of all parts, one part after the other.
-        types: Which part each node is in.
-    """
-
-    def __init__(self, recorder: ProgramRecorder, nodes: Tensor, types: Tensor) -> None:
-        self._recorder, self._nodes, self._types = recorder, nodes, types
-        self._found: dict[tuple[str, ...], str] = {}
-
-    def value(self, names: tuple[str, ...]) -> str:
-        """The value of all nodes that has the rows of one for each part."""
-        if names not in self._found:
-            self._found[names] = self._value(names)
-        return self._found[names]
-
-    def _value(self, names: tuple[str, ...]) -> str:
-        recorder = self._recorder
-        kinds = [recorder.types[name] for name in names]
-        if len({*names}) == 1 and kinds[0].group not in recorder.parts:
-            return names[0]
-        if all(name in recorder.weights for name in names):
-            return self._weight(names)
-        if all(name in recorder.constants for name in names) and all(
-            kind.group in recorder.parts for kind in kinds
-        ):
-            rows = torch.cat([recorder.constants[name] for name in names])
-            whole = torch.empty_like(rows).index_copy(0, self._nodes, rows)
-            return recorder.constant(whole, Space.NODE)
-        wholes = [whole for whole in map(recorder.whole_of, names) if whole is not None]
-        if len(wholes) == len(names):
-            return self.value(tuple(wholes))
-        ops = [recorder.op_of(name) for name in names]
-        known = [op for op in ops if isinstance(op, ROW_WISE)]
-        if len(known) < len(ops) or len({without_operands(op) for op in known}) > 1:
-            raise NotTraceable("parts of the nodes are not all treated alike")
-        columns = zip(*map(operands, known), strict=True)
-        merged = tuple(self.value(column) for column in columns)
-        hint = re.sub(r"_\d+$", "", names[0].removeprefix("part_"))
-        return recorder.emit(with_operands(known[0], merged), hint)
-
-    def _weight(self, names: Sequence[str]) -> str:
-        recorder = self._recorder
-        shapes = {recorder.types[name].shape for name in names}
-        if len(shapes) > 1:
-            raise NotTraceable("parts of the nodes have weights of different shapes")
-        recorder.set_types(Space.NODE, self._types, len(names))
-        whole = called(torch.stack, ([recorder.weights[name] for name in names],), {})
-        return recorder.new_weight(whole, Type(Space.NTYPE, shapes.pop()))

@@ -50,6 +50,7 @@ class ProgramRecorder:
         constants: What follows from the graph alone, rows first.
         sets: The edges, as many sets as are met.
         source_ends: Ends at which edges read sources, where these are other nodes.
+        pair_ends: Ends at which edges of a part are reduced: to pairs, which are of destinations.
         kinds: The type of each edge, and of each node, where weights have a row for each type.
         node_counts: Rows of nodes of each type, where types have rows of their own.
         dictionaries: The features of each type's nodes by type, for each dictionary of features.
@@ -74,6 +75,7 @@ class ProgramRecorder:
         self.constants: dict[str, Tensor] = {}
         self.sets: list[EdgeSet] = []
         self.source_ends: set[End] = set()
+        self.pair_ends: set[End] = set()
         self.kinds: dict[Space, RowTypes] = {}
         self._made: dict[Op, str] = {}
         self._ops: dict[str, Op] = {}
@@ -157,7 +159,7 @@ class ProgramRecorder:
         kinds = self.kinds.get(space)
         if kinds is None or not kinds.count:
             kinds = self.kinds[space] = RowTypes(index, count)
-        is_known = self._is_view(kinds.index, index) or self.is_equal(kinds.index, index)
+        is_known = is_view(kinds.index, index) or self.is_equal(kinds.index, index)
         if kinds.count != count or not is_known:
             raise NotTraceable(f"{space}s have types of two kinds: one compiles")
 
@@ -235,7 +237,7 @@ class ProgramRecorder:
 
         Edges of other calls of one layer, such as those of a relation, are sets of their own.
         """
-        for is_same in (self._is_view, self.is_equal):
+        for is_same in (is_view, self.is_equal):
             for edges in reversed(self.sets):
                 for end, known in zip(_ENDS, edges.ends, strict=False):
                     if is_same(known, index):
@@ -258,6 +260,10 @@ class ProgramRecorder:
         found = self._new_set(edges[0])
         found.ends.extend(edges)
         self._ends |= {(found.group, end): nodes for end, nodes in zip(_ENDS, ends, strict=True)}
+
+    def lead(self, edges: RowPart, end: End, nodes: RowPart) -> None:
+        """Says that edges of a part have nodes of another one at an end."""
+        self._ends[edges.group, end] = nodes.group
 
     def nodes_at(self, group: str, end: End) -> str | None:
         """The type of the nodes at an end of edges, where it is known."""
@@ -335,33 +341,14 @@ class ProgramRecorder:
         args = tuple(self.with_edges_of(group, arg) for arg in operands(op))
         return self.emit(with_operands(op, args), name)
 
-    def check_sources(self) -> None:
-        """Checks that sources, where they are other nodes, are read at one end, and alone there.
-
-        Raises:
-            NotTraceable: They are not.
-        """
-        ends = {
-            let.op.end
-            for let in self.lets
-            if isinstance(let.op, Reduce | Take)
-            and Space.NODE in (let.type.space, self.types[let.op.x].space)
-        }
-        if len(self.source_ends) != 1 or self.source_ends & ends or Space.NODE in self.kinds:
-            raise NotTraceable("a pair's first part is read at sources, its second at targets")
-
     def is_swapped(self, edges: EdgeSet) -> bool:
         """Whether the end that rows are reduced at was met first."""
+        if self.pair_ends:
+            return End.SRC in self.pair_ends
         for let in self.lets:
             if isinstance(let.op, Reduce) and self.types[let.op.x].group == edges.group:
                 return let.op.end is End.SRC
         return False
-
-    def _is_view(self, one: Tensor, other: Tensor) -> bool:
-        with torch._C.DisableTorchFunction():
-            is_one = one.untyped_storage()._cdata == other.untyped_storage()._cdata
-            is_there = one.storage_offset() == other.storage_offset()
-            return is_one and is_there and one.stride() == other.stride()
 
     def is_equal(self, one: Tensor, other: Tensor) -> bool:
         """Whether two tensors of the graph are equal, as they have to be on others: empty ones no.
@@ -389,6 +376,14 @@ class ProgramRecorder:
 _TYPES = {Space.EDGE: Space.ETYPE, Space.NODE: Space.NTYPE}
 _ENDS = (End.SRC, End.DST)
 _ONE_SET = "parts of the edges are not all treated alike, and added up: one set of edges compiles"
+
+
+def is_view(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are one in memory."""
+    with torch._C.DisableTorchFunction():
+        is_one = one.untyped_storage()._cdata == other.untyped_storage()._cdata
+        is_there = one.storage_offset() == other.storage_offset()
+        return is_one and is_there and one.stride() == other.stride()
 
 
 def _is_same(one: Tensor, other: Tensor) -> bool:

@@ -31,7 +31,7 @@ from hetune.variants.frontend.tracing.simplify import (
     with_ends_swapped,
     with_softmaxes,
 )
-from hetune.variants.program.nodes import End, Let, Param, Space, operands
+from hetune.variants.program.nodes import End, Let, Param, Reduce, Space, Take, operands
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +110,23 @@ def rolled_up(recorder: ProgramRecorder, results: Sequence[str]) -> RolledUp:
         raise recorder.sets[1].only from None
     made = *_params_and_lets(loop), found, loop.weights, loop.constants
     return RolledUp(*made, src, dst, kinds, loop.masks)
+
+
+def check_sources(recorder: ProgramRecorder) -> None:
+    """Checks that sources, where they are other nodes, are read at one end, and alone there.
+
+    Raises:
+        NotTraceable: They are not.
+    """
+    ends = {
+        let.op.end
+        for let in recorder.lets
+        if isinstance(let.op, Reduce | Take)
+        and Space.NODE in (let.type.space, recorder.types[let.op.x].space)
+    }
+    source_ends = recorder.source_ends
+    if len(source_ends) != 1 or source_ends & ends or Space.NODE in recorder.kinds:
+        raise NotTraceable("a pair's first part is read at sources, its second at targets")
 
 
 def _of_types(recorder: ProgramRecorder, lets: list[Let], results: Sequence[str]) -> RolledUp:

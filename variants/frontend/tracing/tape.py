@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from hetune.variants.frontend.tracing.counts import TracedSize, count
 from hetune.variants.frontend.tracing.dropout import is_training
 from hetune.variants.frontend.tracing.edge_recipes import EdgeRecipe
+from hetune.variants.frontend.tracing.new_tensors import in_doubles
 from hetune.variants.frontend.tracing.not_traceable import NotTraceable
 from hetune.variants.frontend.tracing.recorded_steps import simplified
 from hetune.variants.frontend.tracing.recording import (
@@ -41,7 +42,9 @@ class Tape(TorchFunctionMode):
 
     Attributes:
         sizes: The numbers of sources and of nodes.
+        picked: Tensors that have elements of another one, that one, and the index that says which.
         rows: The number of nodes, and that of the edges that messages go along once it is known.
+        is_of_doubles: Whether features are float64, and so are new floats.
         dropped: Makes rows that follow from the graph alone a symbol, for dropout.
         written: Gives what a tensor became by writes of symbols, once there are some.
 
@@ -69,9 +72,11 @@ class Tape(TorchFunctionMode):
         self._known: dict[tuple[Callable[..., Any], str], Any] = {}
         self._fills: dict[int, float] = {}
         self._inside, self._is_replayable = 0, len(self._slots) == len(given)
+        self.is_of_doubles = False
         self.dropped: Callable[[Tensor], Tensor] = lambda rows: rows
         self.written: Callable[[Tensor], Tensor] | None = None
         self._positions: set[int] = set()
+        self.picked: list[tuple[Tensor, Tensor, Tensor]] = []
         self.rows = [count(num_nodes, self, 0)]
         self.sizes = self.rows[0], self.rows[0]
         if num_sources is not None:
@@ -90,7 +95,7 @@ class Tape(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        kwargs = kwargs or {}
+        kwargs = in_doubles(func, args, kwargs or {}) if self.is_of_doubles else kwargs or {}
         for kind in types:
             if not issubclass(kind, Tensor):  # a user's, which calls functions of its parts
                 with self:
@@ -211,6 +216,10 @@ class Tape(TorchFunctionMode):
                 self._known = {key: n for key, n in self._known.items() if key[0] is _extent}
             self._remember_fill(found, name, args, kwargs)
             self._remember_positions(out, name, args)
+            if isinstance(found, Tensor) and name in ("__getitem__", "index_select"):
+                of, index = (self._filled(each) for each in (args[0], args[-1]))
+                if isinstance(index, Tensor):
+                    self.picked.append((found, of, index))
         elif not (name in _FORMS or (self.is_inside and name in _SHAPES)):
             self.check(func, args, found)
             self._is_replayable &= not kwargs

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.frontend.tracing.arguments import CallArguments, of_one_width
-from hetune.variants.frontend.tracing.dropout import FixedDropout
+from hetune.variants.frontend.tracing.dropout import InDoubles
 from hetune.variants.frontend.tracing.edge_module import original
 from hetune.variants.frontend.tracing.expressions import evaluate
 from hetune.variants.frontend.tracing.layer import Traced, trace
-from hetune.variants.frontend.tracing.not_traceable import NotTraceable
+from hetune.variants.frontend.tracing.not_traceable import NotTraceable, reason_of
 from hetune.variants.frontend.tracing.python_state import PythonState
 from hetune.variants.frontend.tracing.recording import Recordings
 from hetune.variants.frontend.tracing.simplify import follows_from_edges
@@ -154,8 +154,11 @@ def _run(module: nn.Module, drawn: CallArguments, updated: Collection[str]) -> A
         return [*parameters_of(module).items(), *given]
 
     state, before = PythonState(original(module)), [(name, t.clone()) for name, t in tensors()]
-    with FixedDropout():
-        result = module(**drawn.given(drawn.values))
+    with InDoubles():
+        try:
+            result = module(**drawn.given(drawn.values))
+        except Exception as error:
+            raise NotTraceable(reason_of(error)) from None
     pairs = zip(tensors(), before, strict=True)
     written = [name for (name, now), (_, then) in pairs if not _are_equal(now, then)]
     for name in (state.change(), *written):
@@ -198,7 +201,7 @@ def interpreted(traced: Traced, module: nn.Module, arguments: CallArguments) -> 
         found = order.with_nodes_unsorted(found, types)
     values = {**features, **fixed, **found}
     met = itertools.chain(*traced.masks.values())
-    with FixedDropout(met):
+    with InDoubles(met):
         return traced.result(values, parameters, given, traced.of_graph, arguments.num_nodes)
 
 

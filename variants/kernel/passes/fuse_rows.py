@@ -31,6 +31,8 @@ from hetune.variants.program.nodes import Space
 
 def fuse_rows(launch: Launch) -> Launch:
     """The launch with as many elementwise walks as possible in its products."""
+    if len(launch.kernels) == 1:
+        return launch
     kernels: list[Kernel] = []
     for kernel in launch.kernels:
         place = _last_needed(kernel, kernels, launch)
