@@ -22,6 +22,7 @@ from _gpu_timing import (
     Run,
     Stopwatch,
     at_most,
+    beside,
     held_bytes,
     in_turns,
     kernel_times,
@@ -223,17 +224,8 @@ class Cell:
         if record["status"] != "ok":
             return record
         peak = peak_bytes(run, device)
-        turns = in_turns({"own": baseline, "it": run}, stopwatch(device), self.cells.rounds)
-        own = turns["own"]
-        ratio = turns["it"]["median_ms"] / own["median_ms"] if own["median_ms"] else None
-        return {
-            **record,
-            "peak_bytes": peak,
-            "kept_bytes": kept,
-            **turns["it"],
-            "beside_ms": own["median_ms"],
-            "ratio": ratio,
-        }
+        times = beside(baseline, run, stopwatch(device), self.cells.rounds)
+        return {**record, "peak_bytes": peak, "kept_bytes": kept, **times}
 
     def _wrong(self, problem: Problem, output: Any, want: Tensor, precision: str) -> dict[str, Any]:
         error = relative_error(problem.flatten(output), want, problem.compared_rows)

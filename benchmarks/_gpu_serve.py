@@ -19,7 +19,7 @@ from hetune.costmodel.selection.selector import Selector
 from hetune.nn import RGAT, RGCN
 from hetune.variants.errors import DeviceMemoryError, TooLargeError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.testing.conformance import TOLERANCE, interpreted
+from hetune.variants.testing.conformance import TOLERANCE, interpreted, relative_error
 from hetune.variants.testing.layers import randomized
 
 _LEFT = 64 << 20
@@ -63,7 +63,9 @@ class Serving:
                 "full": (ask("m", id, x, nodes=nodes, subset="full"), expected[nodes]),
                 "reach": (ask("m", id, x, nodes=nodes, subset="reach"), expected[nodes]),
             }
-            errors = {how: _error(answer.out, want) for how, (answer, want) in answers.items()}
+            errors = {
+                how: relative_error(answer.out, want) for how, (answer, want) in answers.items()
+            }
             if not max(errors.values()) <= len(layers) * TOLERANCE:
                 raise AssertionError(f"errors {errors}")
             requests, in_layers = [], []
@@ -133,13 +135,6 @@ def answer(x: Tensor, layers: list[nn.Module], graph: HeteroGraph, device: str) 
     with torch.no_grad():
         found = interpreted(last, interpreted(first, x.to(device), there).relu(), there)
     return found.cpu()
-
-
-def _error(found: Tensor, expected: Tensor) -> float:
-    if not expected.numel():
-        return 0.0
-    scale = max(float(expected.abs().max()), 1e-30)
-    return float((found.double() - expected).abs().max()) / scale
 
 
 @contextmanager

@@ -53,6 +53,16 @@ def in_turns(
     return {name: summary(samples) for name, samples in taken.samples.items()}
 
 
+def beside(
+    own: Run, it: Run, watch: Stopwatch, rounds: int, *, budget_s: float = BUDGET_S
+) -> dict[str, Any]:
+    """Times of a candidate that takes turns with hetune: also hetune's median, and their ratio."""
+    turns = in_turns({"own": own, "it": it}, watch, rounds, budget_s=budget_s)
+    ms = turns["own"]["median_ms"]
+    ratio = turns["it"]["median_ms"] / ms if ms else None
+    return {**turns["it"], "beside_ms": ms, "ratio": ratio}
+
+
 def summary(samples: Sequence[TimedRun]) -> dict[str, Any]:
     """Times in milliseconds with their median, minimum and interquartile range."""
     host = Timing(tuple(sample.host_seconds for sample in samples))

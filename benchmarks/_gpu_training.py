@@ -16,7 +16,7 @@ from _gpu import clocks
 from _gpu_graphs import fresh_graph, origin
 from _gpu_layers import power_law
 from _gpu_peers import guarded, settle
-from _gpu_timing import Run, in_turns, peak_bytes, stopwatch
+from _gpu_timing import Run, beside, in_turns, peak_bytes, stopwatch
 from _gpu_units import Unit
 from _peers.homogeneous import Own
 from _registry import matching
@@ -132,8 +132,8 @@ class Comparisons:
                 raise AssertionError(f"hetune did not compile: {run.ran()}")
             for peer in peers:
                 left = _UNIT_S - (time.perf_counter() - start)
-                beside = guarded(partial(self._beside, run, peer), left, device)
-                found["candidates"].append({"name": peer.name, **beside})
+                times = guarded(partial(self._beside, run, peer), left, device)
+                found["candidates"].append({"name": peer.name, **times})
         return {**found, "clocks_after": clocks(device)}
 
     def _prepared(self, contender: Contender) -> tuple[Any, dict[str, Any]]:
@@ -151,11 +151,8 @@ class Comparisons:
         run, record = self._prepared(peer)
         if record["status"] != "ok":
             return record
-        both = {"own": own, "it": run}
-        turns = in_turns(both, stopwatch(self.device), self.rounds, budget_s=_BUDGET_S)
-        beside = turns["own"]["median_ms"]
-        ratio = turns["it"]["median_ms"] / beside if beside else None
-        return {**record, **turns["it"], "beside_ms": beside, "ratio": ratio}
+        watch = stopwatch(self.device)
+        return {**record, **beside(own, run, watch, self.rounds, budget_s=_BUDGET_S)}
 
 
 def _updating(build: Callable[[Any], Any], problem: Any) -> Own:

@@ -24,11 +24,6 @@ def data_folder() -> Path:
     return Path(os.environ.get("HETUNE_DATA", beside))
 
 
-def names(text: str) -> list[str]:
-    """What a command line names, comma after comma."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def load_graph(name: str, *, canonical: bool = False) -> HeteroGraph:
     """Graph `name`, its edges sorted by (etype, dst, src).
 

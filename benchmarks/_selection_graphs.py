@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from _graphs import data_folder, names
+from _command_line import names
+from _graphs import data_folder
 from rich.console import Console
 
 from hetune.costmodel.problems import Problem

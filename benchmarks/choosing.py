@@ -20,8 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from _graphs import names
+from _command_line import command_line, names
 from _machine import set_threads, write_record
 from _measure import geometric_mean, seconds_of
 from _selection_graphs import LAYERS, pairs, present, specs
@@ -47,7 +46,6 @@ from hetune.variants.runtime.plan_inputs import weights_of
 from hetune.variants.runtime.scored import domain_of
 from hetune.variants.runtime.table import CandidateTable
 
-_RESULTS = Path(__file__).resolve().parent / "results"
 _RUNS = 3
 _CALLS = GraphSlot[None, Calls]()
 _IN_RUNS = ("new", "features", "scoring", "known", "from_nothing")
@@ -169,14 +167,12 @@ def summary(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    line = command_line(__doc__, "choosing")
     line.add_argument("--bundle", type=Path, default=None, help="what chooses here, by default")
     line.add_argument("--graphs", type=names, default=[], help="all by default")
     line.add_argument("--layers", type=names, default=list(LAYERS))
     line.add_argument("--pairs", type=pairs, default=[(32, 32), (64, 64)], help="e.g. 64x64,32x128")
-    line.add_argument("--threads", type=int, default=torch.get_num_threads())
     line.add_argument("--repeats", type=int, default=5)
-    line.add_argument("--out", type=Path, default=_RESULTS / "choosing.json")
     return line
 
 

@@ -7,7 +7,6 @@ Outputs are checked against PyG's in float64 before times count. Otherwise as `p
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import _peer_tables as tables
@@ -18,7 +17,7 @@ from _peers.homogeneous import LAYERS, HomogeneousProblem, candidates
 from _peers.problem import Candidate
 from _registry import matching
 from _selection_graphs import pairs
-from peers import RESULTS, parser
+from peers import parser
 from torch import Tensor
 
 from hetune.variants.testing.conformance import relative_error
@@ -96,8 +95,7 @@ def mycielskian(order: int) -> tuple[Tensor, int]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what is missing in the results file; print the tables."""
-    line = parser(pairs)
-    line.add_argument("--out", type=Path, default=RESULTS / "homogeneous.json")
+    line = parser(__doc__, "homogeneous", pairs)
     line.set_defaults(layers=list(LAYERS), widths=[(64, 64), (256, 32), (32, 256)], budget=30.0)
     options = line.parse_args(arguments)
     from _cpu_peers import run

@@ -11,19 +11,19 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle
-from pathlib import Path
 from typing import Any
 
 import _peer_tables as tables
 import torch
 from _cells import AnyCell
-from _graphs import data_folder, names
+from _command_line import names, numbers
+from _graphs import data_folder
 from _measure import geometric_mean
 from _peers.kge import SCORES, KgeProblem, Score3, candidates
 from _peers.problem import Candidate
 from _registry import matching
 from _results import OWN, times
-from peers import RESULTS, numbers, parser
+from peers import parser
 
 from hetune.variants.graph.generate import generate
 from hetune.variants.graph.hetero import HeteroGraph
@@ -105,10 +105,9 @@ class KgeCell(AnyCell):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what is missing in the results file; print the tables."""
-    line = parser()
+    line = parser(__doc__, "kge")
     line.add_argument("--what", type=names, default=["scores", "step"])
     line.add_argument("--batches", type=numbers, default=[1024, 4096, 16384])
-    line.add_argument("--out", type=Path, default=RESULTS / "kge.json")
     line.set_defaults(layers=list(SCORES), widths=[64, 256], budget=10.0)
     options = line.parse_args(arguments)
     from _cpu_peers import run

@@ -9,22 +9,17 @@ that the output file already holds for this machine and commit are kept.
 """
 
 import argparse
-import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-from _graphs import NAMES, names
+from _command_line import command_line, names, numbers
+from _graphs import NAMES
 from _peers.problem import LAYERS
-
-RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what is missing in the results file; print the tables."""
-    line = parser()
-    line.add_argument("--out", type=Path, default=RESULTS / "peers.json")
-    options = line.parse_args(arguments)
+    options = parser(__doc__, "peers").parse_args(arguments)
     if unknown := set(options.layers) - set(LAYERS):
         raise SystemExit(f"no such layer: {', '.join(unknown)}; there are {', '.join(LAYERS)}")
     from _cells import Cell
@@ -42,24 +37,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def numbers(text: str) -> list[int]:
-    """What a command line names, comma after comma."""
-    return [int(name) for name in names(text)]
-
-
-def parser(widths: Callable[[str], Any] = numbers) -> argparse.ArgumentParser:
-    """The command line, but for where results go.
+def parser(
+    doc: str | None, out: str, widths: Callable[[str], Any] = numbers
+) -> argparse.ArgumentParser:
+    """A command line, as of `command_line`.
 
     Args:
+        doc: The script's docstring.
+        out: Name of its results file.
         widths: Reads `--widths`.
     """
-    line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    line = command_line(doc, out)
     line.add_argument("--layers", type=names, default=list(LAYERS))
     line.add_argument("--graphs", type=names, default=[], help="all if left out")
     line.add_argument("--widths", type=widths, default=[64])
     line.add_argument("--heads", type=int, default=1, help="of RGAT and HGT")
     line.add_argument("--rounds", type=int, default=7)
-    line.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     line.add_argument("--budget", type=float, default=60.0, help="seconds of timing per cell")
     line.add_argument(
         "--timeout", type=float, default=120.0, help="seconds for a candidate's probe"

@@ -24,8 +24,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from _graphs import NAMES, names
-from _machine import commit, fingerprint
+from _command_line import command_line, names, numbers
+from _graphs import NAMES
+from _machine import commit, write_record
 from _measure import as_json, geometric_mean
 from _peers.problem import LAYERS
 from rich.console import Console
@@ -154,17 +155,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for layer, graph, width in progress.track(wanted, description="layers"):
             cells.append(cell := measure(old, new, layer, graph, width, options))
             progress.console.print(_line(cell))
-    report = {
-        "machine": fingerprint(options.threads),
-        "old": old_name,
-        "new": new_name or commit(),
-        "share": round(geometric_mean([cell["share"] for cell in cells]), 4),
-        "cells": cells,
-    }
-    names = f"{report['new'][:12]} against {old_name[:12]}"
-    print(f"{names}: {report['share']:.3f}, geometric mean")
+    new_name = new_name or commit() or "the checkout"
+    share = round(geometric_mean([cell["share"] for cell in cells]), 4)
+    print(f"{new_name[:12]} against {old_name[:12]}: {share:.3f}, geometric mean")
     if options.out:
-        options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        found = {"old": old_name, "new": new_name, "share": share, "cells": cells}
+        write_record(options.out, options.threads, **found)
     return 0
 
 
@@ -176,12 +172,12 @@ def _line(cell: dict[str, Any]) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    line = command_line(__doc__)
     line.add_argument("old", nargs="?", default="HEAD", help="a commit; HEAD if left out")
     line.add_argument("--new", help="a later one; the checkout as it stands if left out")
     line.add_argument("--layers", type=names, default=list(LAYERS))
     line.add_argument("--graphs", type=names, default=list(NAMES))
-    line.add_argument("--widths", type=lambda text: list(map(int, names(text))), default=[64])
+    line.add_argument("--widths", type=numbers, default=[64])
     line.add_argument("--rounds", type=int, default=21)
     line.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     line.add_argument("--out", type=Path, help="where the figures are to be kept, if anywhere")

@@ -7,15 +7,14 @@ tables of different sizes. Limits and kernels take turns in each round; a share 
 least time per unit over the kernel's (and the same of medians). Writes results/roofline.json.
 """
 
-import argparse
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from _machine import commit, fingerprint, set_threads
+from _command_line import RESULTS, command_line
+from _machine import set_threads, write_record
 from _measure import as_json
 
 from hetune.profiling.calibrate import probes
@@ -24,7 +23,6 @@ from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse_schedule
 from hetune.variants.kernel.text import show_schedule
 
-HERE = Path(__file__).resolve().parent
 _FMA_TURNS = 400_000
 _GATHERED_ROWS = 400_000
 TABLES = {"L2": 2_000, "L3": 15_000, "DRAM": 1_000_000}
@@ -106,12 +104,12 @@ def measure(threads: int, rounds: int, schedule: Schedule, only: str) -> list[di
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = command_line(__doc__)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--only", default="", help="kernels whose name contains this")
     parser.add_argument("--schedule", default="", help="e.g. 'row_tile=4 prefetch=16'")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "roofline.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "roofline.json")
     args = parser.parse_args(arguments)
     schedule = parse_schedule(f"schedule {args.schedule}")
     found: list[dict[str, Any]] = []
@@ -124,13 +122,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"(medians {row['share_median']:6.1%})"
         )
     if not args.only and not args.schedule:
-        report = {
-            "commit": commit(),
-            "machine": [fingerprint(threads) for threads in args.threads],
-            "schedule": show_schedule(schedule),
-            "results": found,
-        }
-        args.out.write_text(json.dumps(report, indent=1) + "\n")
+        content = {"schedule": show_schedule(schedule), "results": found}
+        write_record(args.out, max(args.threads), **content)
     return 0
 
 

@@ -28,16 +28,13 @@ judge on some of them alone.
 
 import argparse
 import functools
-import json
-import time
 from collections.abc import Sequence, Set
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-from _graphs import names
-from _machine import commit, fingerprint, set_threads
+from _command_line import command_line, names
+from _machine import set_threads, write_record
 from _selection_finals import Key, finalists, key, settle
 from _selection_graphs import LAYERS, PAIRS, REAL, pairs, present, programs, specs, split
 from rich.console import Console
@@ -61,7 +58,6 @@ from hetune.profiling.store.store import Store
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.runtime.roofline import MachineModel
 
-_RESULTS = Path(__file__).resolve().parent / "results"
 _CAMPAIGN = "selection-test"
 _MODES = ("measure", "finals", "evaluate")
 _MOST_ROUNDS = 25
@@ -165,9 +161,6 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
     if left_out:
         console.print(f"left out, for the machine was unsteady: {named(left_out)}")
     record = {
-        "machine": fingerprint(options.threads),
-        "commit": commit(),
-        "evaluated_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "training": _counts(training),
         "judged": _counts(judged) | {"left_out": named(left_out)},
         "model": {
@@ -177,8 +170,7 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
         },
         **as_record(report),
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write_record(options.out, options.threads, **record)
     console.print(f"wrote {options.out}")
     if options.save:
         save(model, options.save)
@@ -293,7 +285,7 @@ def _families(problems: Sequence[Problem]) -> str:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    line = command_line(__doc__, "selection")
     line.add_argument("mode", nargs="?", choices=_MODES, default="evaluate")
     line.add_argument("--store", default=None, help="HETUNE_STORE or the user's store by default")
     line.add_argument("--finals", nargs="+", default=[], help="a store for each session of finals")
@@ -301,13 +293,11 @@ def parser() -> argparse.ArgumentParser:
     line.add_argument("--graphs", type=names, default=[], help="all by default")
     line.add_argument("--layers", type=names, default=list(LAYERS))
     line.add_argument("--pairs", type=pairs, default=[], help="e.g. 64x64,32x128; all by default")
-    line.add_argument("--threads", type=int, default=torch.get_num_threads())
     line.add_argument("--problem-seconds", type=float, default=60.0)
     line.add_argument("--seed", type=int, default=0)
     line.add_argument("--target", default="auto")
     line.add_argument("--bundle", type=Path, default=None, help="judge this one; train nothing")
     line.add_argument("--save", type=Path, default=None, help="folder for the model that is judged")
-    line.add_argument("--out", type=Path, default=_RESULTS / "selection.json")
     return line
 
 

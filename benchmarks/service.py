@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from _command_line import command_line, names
 from _machine import commit, fingerprint, set_threads
 from _results import Results
 from rich.console import Console
@@ -29,7 +30,6 @@ from hetune import nn
 from hetune.clients import Client
 from hetune.clients.demo import service
 
-_RESULTS = Path(__file__).resolve().parent / "results"
 _PAUSE = 0.02
 
 
@@ -77,13 +77,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what is missing, print it, write the JSON."""
     options = parser().parse_args(arguments)
     set_threads(options.threads)
-    parts = options.parts.split(",")
-    for name in parts:
+    for name in options.parts:
         if name not in PARTS:
             raise SystemExit(f"no such part: {name}; take some of {', '.join(PARTS)}")
     console = Console()
     results = Results.open(options.out, fingerprint(options.threads), commit(), options.fresh)
-    for name in parts:
+    for name in options.parts:
         if not any(cell["key"] == name for cell in results.cells):
             results.put({"key": name, **PARTS[name](options)})
         print_cell(next(cell for cell in results.cells if cell["key"] == name), console)
@@ -217,14 +216,12 @@ def print_cell(cell: dict[str, Any], console: Console) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    line.add_argument("--parts", default=",".join(PARTS))
+    line = command_line(__doc__, "service")
+    line.add_argument("--parts", type=names, default=list(PARTS))
     line.add_argument("--rounds", type=int, default=30, help="for the small graph")
     line.add_argument("--block", type=int, default=50, help="calls in a turn, for the small graph")
     line.add_argument("--large-rounds", type=int, default=9)
-    line.add_argument("--threads", type=int, default=2)
     line.add_argument("--fresh", action="store_true", help="measure all parts again")
-    line.add_argument("--out", type=Path, default=_RESULTS / "service.json")
     return line
 
 

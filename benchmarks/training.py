@@ -10,17 +10,17 @@ first, against float64. Beside each time of hetune stands whether it ran compile
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import _peer_tables as tables
 import homogeneous
-from _graphs import NAMES, names
+from _command_line import names
+from _graphs import NAMES
 from _measure import geometric_mean
 from _peers.problem import HOMOGENEOUS
 from _peers.problem import LAYERS as TYPED
 from _results import OWN, memory_ratio, share_of_roofline
-from peers import RESULTS, parser
+from peers import parser
 
 LAYERS = (*TYPED, *HOMOGENEOUS)
 FEATURELESS = ("aifb+inv", "mutag_hetero")
@@ -28,9 +28,8 @@ FEATURELESS = ("aifb+inv", "mutag_hetero")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what is missing in the results file; print the tables."""
-    line = parser()
+    line = parser(__doc__, "training")
     line.add_argument("--what", type=names, default=["step", "featureless", "epoch"])
-    line.add_argument("--out", type=Path, default=RESULTS / "training.json")
     line.set_defaults(layers=list(LAYERS))
     options = line.parse_args(arguments)
     from _cpu_peers import run

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from _peers._pairs import Side, mean_weights, pair_plan
+from _peers._pairs import Side, mean_weights, pair_plan, pointers
 from _peers._torch_ops import (
     WORKSPACE,
     Multiply,
@@ -61,6 +61,23 @@ def pairs(
         if product == "csr":
             return (final @ table).add_(own)
         return bag(plan.final_row, plan.final_ptr, table, weights).add_(own)
+
+    return run
+
+
+def dense(problem: Problem) -> Run:
+    """x @ [W_1 .. W_R] for every node and relation; then a sparse product. For few relations."""
+    conv: Any = problem.conv
+    x, graph, d = problem.x, problem.graph, problem.width
+    order = problem.edge_index[1].argsort(stable=True)
+    rows = (problem.edge_index[0] * graph.num_etypes + problem.edge_type)[order]
+    ptr = pointers(problem.edge_index[1], graph.num_nodes)
+    weights = mean_weights(graph).to(problem.dtype)[order]
+
+    def run() -> Tensor:
+        table = WORKSPACE.take("table", (graph.num_nodes, graph.num_etypes * d), x)
+        torch.mm(x, conv.weight.transpose(0, 1).reshape(d, -1), out=table)
+        return bag(rows, ptr, table.view(-1, d), weights).add_(_own_share(conv, x))
 
     return run
 

@@ -51,13 +51,13 @@ class Result:
     """A problem of a job.
 
     Attributes:
-        unit: Number of the job's task.
+        task: Number of the job's task.
         problem: What was measured.
         state: Where the task is.
         variants: Those that are measured, the fastest first, those without times last.
     """
 
-    unit: int
+    task: int
     problem: ProblemSpec
     state: State
     variants: tuple[MeasuredVariant, ...]
@@ -92,7 +92,7 @@ def results(store: Store, job: int, *, after: int = 0, limit: int = 20) -> tuple
     is_final = State(owner.state).is_final
     return tuple(
         Result(
-            unit=row.id,
+            task=row.id,
             problem=ProblemSpec.from_dict(row.problem),
             state=_state(row, is_final),
             variants=tuple(

@@ -31,7 +31,7 @@ from hetune.profiling.records import Measurement, Status
 from hetune.profiling.units import Unit
 from hetune.variants.errors import WorkerError
 
-_COMMAND = (sys.executable, "-m", "hetune.profiling.process.worker")
+_COMMAND = (sys.executable, "-m", "hetune.profiling.process.measuring")
 _LOOK_SECONDS = 0.2
 
 
@@ -131,7 +131,7 @@ class Supervisor(Closeable):
             if not begun and is_fresh:
                 raise WorkerError(
                     f"the process that measures does not start: {answer.loss.error}; mend that, or "
-                    "try `python -c 'import hetune.profiling.process.worker'`"
+                    "try `python -c 'import hetune.profiling.process.measuring'`"
                 )
             if not begun:  # it was lost while it had nothing to do
                 return self._ask(order)

@@ -83,7 +83,7 @@ def test_watching_a_job(client, service):
     assert tuple(lines) == client.jobs.log(job.id).lines
     [first, second] = client.jobs.results(job.id).results
     assert [variant.variant for variant in first.variants] == ["v0", "v1"]
-    assert client.jobs.results(job.id, after=first.unit).results == (second,)
+    assert client.jobs.results(job.id, after=first.task).results == (second,)
     with pytest.raises(errors.NotFoundError):
         next(client.jobs.watch(job.id + 1))
 

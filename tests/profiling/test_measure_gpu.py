@@ -19,10 +19,10 @@ from hetune.profiling.measure.problem import measure_problem, promoted_for
 from hetune.profiling.measure.record import GraphFacts, Stamp
 from hetune.profiling.measure.reference import Reference, product
 from hetune.profiling.process.heartbeat import Heartbeat
+from hetune.profiling.process.measuring import MeasuringProcess
 from hetune.profiling.process.memory_limit import limit_memory
 from hetune.profiling.process.messages import Order
 from hetune.profiling.process.supervisor import Supervisor
-from hetune.profiling.process.worker import Worker
 from hetune.profiling.records import Measurement, Status
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.backends.base import Place, Runner
@@ -218,9 +218,9 @@ def heartbeat():
 
 def test_a_worker_takes_the_bench_of_the_problem_s_device(rig, variants, heartbeat, monkeypatch):
     limits, sent, made = [], [], []
-    monkeypatch.setattr("hetune.profiling.process.worker.limit_memory", limits.append)
+    monkeypatch.setattr("hetune.profiling.process.measuring.limit_memory", limits.append)
     monkeypatch.setattr(
-        "hetune.profiling.process.worker.lift_memory_limit", lambda: limits.append(0)
+        "hetune.profiling.process.measuring.lift_memory_limit", lambda: limits.append(0)
     )
 
     def bench(device: str) -> Bench:
@@ -228,7 +228,7 @@ def test_a_worker_takes_the_bench_of_the_problem_s_device(rig, variants, heartbe
         clocks = (1.0, 2.0)
         return rig.bench(clocks=lambda: clocks) if device == "cuda" else benches.cpu_bench()
 
-    worker = Worker(heartbeat, sent.append, bench_of=bench)
+    worker = MeasuringProcess(heartbeat, sent.append, bench_of=bench)
     for device in ("cuda", "cpu", "cuda"):
         problem = replace(PROBLEM, device=device)
         chosen = [v for v in promoted_for(problem) if len(v.plan.launches) == 1][:1]
@@ -242,7 +242,7 @@ def test_a_worker_takes_the_bench_of_the_problem_s_device(rig, variants, heartbe
 
 @pytest.mark.parametrize("bound", [0, None], ids=["a variant", "before variants"])
 def test_a_worker_without_its_card_ends(rig, variants, heartbeat, monkeypatch, bound):
-    monkeypatch.setattr("hetune.profiling.process.worker.lift_memory_limit", lambda: None)
+    monkeypatch.setattr("hetune.profiling.process.measuring.lift_memory_limit", lambda: None)
 
     def fail(*_: object) -> None:
         raise RuntimeError("an illegal memory access was encountered")
@@ -252,7 +252,7 @@ def test_a_worker_without_its_card_ends(rig, variants, heartbeat, monkeypatch, b
     else:
         rig.spoil[bound] = fail
     sent: list[object] = []
-    worker = Worker(heartbeat, sent.append, bench_of=lambda device: rig.bench(check=lost))
+    worker = MeasuringProcess(heartbeat, sent.append, bench_of=lambda device: rig.bench(check=lost))
     with pytest.raises(WorkerError, match="the GPU is lost"):
         worker.answer(Order(PROBLEM, (variants[0].id,), STAMP, LIMITS, 0))
     assert all(isinstance(answer, GraphFacts) for answer in sent)
@@ -313,7 +313,7 @@ def test_a_worker_without_a_gpu_begins_nothing(heartbeat, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     before, sent = heartbeat.read(), []
     with pytest.raises(VariantError, match="no GPU"):
-        Worker(heartbeat, sent.append).answer(Order(PROBLEM, (), STAMP, LIMITS, 0))
+        MeasuringProcess(heartbeat, sent.append).answer(Order(PROBLEM, (), STAMP, LIMITS, 0))
     assert (heartbeat.read(), sent) == (before, [])
 
 

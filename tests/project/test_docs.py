@@ -61,12 +61,19 @@ def test_relative_links_lead_somewhere(document):
             assert not anchor or anchor in anchors(path), target
 
 
+def with_options(name: str) -> str:
+    """A benchmark's text, with those of what it has options from."""
+    text = (ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8")
+    shared = re.findall(r"^from (peers|_command_line) import", text, re.M)
+    return "".join([text, *map(with_options, shared)])
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_benchmarks_that_documents_name_take_these_options(document):
     """Those of other commits are given as `git show COMMIT:benchmarks/NAME.py`."""
     text = document.read_text(encoding="utf-8").replace("\\\n", " ")
     for name, arguments in re.findall(r"(?<!:)benchmarks/(\w+)\.py([^`\n]*)", text):
-        script = (ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8")
+        script = with_options(name)
         for option in re.findall(r"(?<!\S)--[a-z-]+", arguments):
             assert f'"{option}"' in script, (name, option)
 

@@ -64,6 +64,20 @@ def test_what_is_deleted_is_gone_from_the_disk(kept, monkeypatch):
     assert synced == [root / f"{id}.features", root]
 
 
+def test_rows_of_different_widths_are_padded_once(kept, graph):
+    _, features, id = kept
+    widths = {"author": 2, "paper": X.shape[1]}
+    features.put(id, "base", {"author": X[:3, :2], "paper": X[3:]})
+    given = features.get(id, "base")
+    assert given["author"].shape == (3, 2)
+    joined = features_of(given, graph, X.shape[1], widths)
+    assert joined.data_ptr() == features_of(given, graph, X.shape[1], widths).data_ptr()
+    assert torch.equal(joined, features_of(dict(given), graph, X.shape[1], widths))
+    assert features_of(given, graph, 9, widths).shape == (graph.num_nodes, 9)
+    with pytest.raises(InputError, match="author"):
+        features_of(given, graph, X.shape[1], {"author": 3})
+
+
 def test_no_rows_fit_any_width(stores):
     graphs, features = stores
     graph = hetune.HeteroGraph(

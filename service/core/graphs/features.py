@@ -19,7 +19,7 @@ from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.formats.message import Pieces, read, read_document
 from hetune.service.core.graphs.graph_files import no_features
 from hetune.service.core.graphs.graphs import GraphStore
-from hetune.service.core.graphs.rows import features_of, rows_by_type
+from hetune.service.core.graphs.rows import PaddedRows, features_of
 from hetune.service.core.storage.cache import BytesCache
 from hetune.variants.errors import InputError, MalformedError, NotFoundError
 from hetune.variants.graph.hetero import HeteroGraph
@@ -216,8 +216,8 @@ class FeatureStore:
             raise self._damaged(path, graph, name, "its rows are not those of the graph")
         if _digest(rows, header.by_type, header.widths) != header.digest:
             raise self._damaged(path, graph, name, "its content has another digest")
-        by_type = rows_by_type(rows, given, header.widths) if header.by_type else rows
-        return _Loaded(header.digest, rows, by_type)
+        found = PaddedRows(rows, given, header.widths) if header.by_type else rows
+        return _Loaded(header.digest, rows, found)
 
     def _damaged(self, path: Path, graph: str, name: str, reason: str) -> NotFoundError:
         _log.error("the features %s are damaged and put aside: %s", path, reason)

@@ -24,6 +24,20 @@ _ONE_WIDTH: Mapping[str, int] = MappingProxyType({})
 """Widths of rows of each node type, where these do not differ."""
 
 
+class PaddedRows(dict[str, Tensor]):
+    """Rows of each node type, views of rows of all nodes that zeros make as wide as the widest.
+
+    Args:
+        rows: Of all nodes, float32 [N, width].
+        graph: Theirs.
+        widths: Of the rows of each node type, without those zeros.
+    """
+
+    def __init__(self, rows: Tensor, graph: HeteroGraph, widths: Mapping[str, int]) -> None:
+        super().__init__(rows_by_type(rows, graph, widths))
+        self.rows = rows
+
+
 def features_of(
     features: Tensor | Mapping[str, Tensor],
     graph: HeteroGraph,
@@ -57,6 +71,8 @@ def features_of(
             _check_rows(f"the features of {name!r}", features[name], last - first, own)
     if not widths:
         return _joined([features[name] for name in spans if name in features], width)
+    if isinstance(features, PaddedRows) and features.rows.shape[1] == width:
+        return features.rows
     joined = torch.zeros(graph.num_nodes, width, dtype=torch.float32)
     for name, (first, last) in spans.items():
         if last > first:

@@ -88,9 +88,10 @@ class JobResult(Document):
     Attributes:
         layer: Label of the program.
         program: Its digest.
+        task: Number of the job's task that measures it.
     """
 
-    unit: int
+    task: int
     layer: str
     program: str
     d_in: int

@@ -160,7 +160,7 @@ class Jobs:
         found = results(self._measurements.store, id, after=after, limit=limit)
         return JobResults(
             results=tuple(map(_result, found)),
-            after=found[-1].unit if len(found) == limit else None,
+            after=found[-1].task if len(found) == limit else None,
         )
 
 
@@ -176,7 +176,7 @@ def _log(found: Sequence[LogLine], after: int) -> JobLog:
 def _result(found: Result) -> JobResult:
     problem = found.problem
     return JobResult(
-        unit=found.unit,
+        task=found.task,
         layer=problem.program.label,
         program=problem.program.digest,
         d_in=problem.program.d_in,

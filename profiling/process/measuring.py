@@ -1,7 +1,7 @@
-"""The measuring process: problem after problem, until its parent goes away. No worker of jobs.
+"""The measuring process: problem after problem, until its parent goes away.
 
-Run by `hetune.profiling.process.supervisor` as ``python -m hetune.profiling.process.worker``, with
-the descriptors of a heartbeat and of a connection as its arguments. Whatever goes wrong with a
+Run by `hetune.profiling.process.supervisor` as ``python -m hetune.profiling.process.measuring``,
+with the descriptors of a heartbeat and of a connection as its arguments. Whatever goes wrong with a
 variant in a way that a process survives is in the answer; the parent sees the rest.
 """
 
@@ -59,7 +59,7 @@ class MeasureFunction(Protocol):
         ...
 
 
-class Worker:
+class MeasuringProcess:
     """Answers orders; remembers the last graph, and how long the yardsticks usually take.
 
     Args:
@@ -143,12 +143,12 @@ def main(measure: MeasureFunction = measure_problem) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # which may be meant for all processes
         signal.signal(number, signal.SIG_IGN)  # the parent decides when to stop
     parent: Connection = Connection(int(sys.argv[2]))
-    worker = Worker(
+    process = MeasuringProcess(
         Heartbeat(int(sys.argv[1])), lambda message: parent.send_bytes(encode(message)), measure
     )
     for order in _orders(parent):
         try:
-            worker.answer(order)
+            process.answer(order)
         except HetuneError as error:  # the next process may have a GPU
             sys.exit(str(error))
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from hetune.profiling.measure.problem import SETUP, graph_facts, promoted_for
 from hetune.profiling.measure.record import record
-from hetune.profiling.process.worker import main
+from hetune.profiling.process.measuring import main
 from hetune.profiling.units import Unit
 from hetune.variants.errors import CompileError
 

@@ -23,6 +23,7 @@ from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import graph_facts, units_of
 from hetune.profiling.measure.record import GraphFacts, Stamp
 from hetune.profiling.process.heartbeat import SETTING_UP, Heartbeat
+from hetune.profiling.process.measuring import MeasuringProcess
 from hetune.profiling.process.messages import (
     Order,
     Refusal,
@@ -31,7 +32,6 @@ from hetune.profiling.process.messages import (
     encode,
 )
 from hetune.profiling.process.supervisor import Supervisor
-from hetune.profiling.process.worker import Worker
 from hetune.profiling.records import Measurement, Status
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.errors import WorkerError
@@ -39,7 +39,7 @@ from hetune.variants.frontend.presets import labeled_preset
 from hetune.variants.graph import index_native
 from hetune.variants.registry import Registry, override_default_registry
 
-FAULTY = (sys.executable, str(Path(__file__).with_name("faulty_worker.py")))
+FAULTY = (sys.executable, str(Path(__file__).with_name("faulty_measuring.py")))
 STAMP = Stamp("campaign", "machine", "1.0")
 LIMITS = Limits(memory_bytes=2 << 30)
 # Long enough for a busy machine, short enough to wait for a hang.
@@ -245,14 +245,14 @@ def test_a_real_worker_measures_and_ends_with_its_supervisor():
 
 
 def test_a_worker_keeps_the_last_graph(monkeypatch):
-    monkeypatch.setattr("hetune.profiling.process.worker.limit_memory", lambda nbytes: None)
+    monkeypatch.setattr("hetune.profiling.process.measuring.limit_memory", lambda nbytes: None)
     heartbeat, answers, graphs = Heartbeat.create(), [], []
 
     def measure(problem, graph, variants, stamp, *, limits, bench, seed, beat):
         graphs.append(graph)
         return []
 
-    worker = Worker(heartbeat, answers.append, measure)
+    worker = MeasuringProcess(heartbeat, answers.append, measure)
     for faults in ("one", "one", "two"):
         wanted = units(faults)
         worker.answer(Order(problem(faults), (wanted[0].variant,), STAMP, LIMITS, 0))
@@ -266,14 +266,14 @@ def test_a_worker_keeps_the_last_graph(monkeypatch):
     [(0o777, "", "can be written by others"), (0o700, "none-of-that-name", "that is not there")],
 )
 def test_where_nothing_can_be_compiled_is_no_result(mode, compiler, said, monkeypatch, tmp_path):
-    monkeypatch.setattr("hetune.profiling.process.worker.limit_memory", lambda nbytes: None)
+    monkeypatch.setattr("hetune.profiling.process.measuring.limit_memory", lambda nbytes: None)
     monkeypatch.setenv("HETUNE_CXX", compiler)
     tmp_path.chmod(mode)
     index_native.library()  # kept by the process: not to be of this registry
     heartbeat, answers = Heartbeat.create(), []
     with override_default_registry(Registry(tmp_path)):
         order = Order(problem(), (units("-")[0].variant,), STAMP, LIMITS, 0)
-        Worker(heartbeat, answers.append).answer(order)
+        MeasuringProcess(heartbeat, answers.append).answer(order)
     heartbeat.close()
     assert isinstance(answers[-1], Refusal)
     assert said in answers[-1].reason
