@@ -112,15 +112,18 @@ class CompiledLayer(ModuleWrapper):
         """The module's adapter, made as soon as its state, or a call's arguments, allow it."""
         if self._adapter is not None:
             return self._adapter
-        compiler = Compiler(self._runs.backend)
-        adapter = compiler.trace(self.module, self.vocabulary, call)
+        adapter = self._traced(call)
         if isinstance(adapter, Unsupported):
             return adapter
+        compiler = Compiler(self._runs.backend)
         variants = compiler.schedule(adapter.program, self._policy.precision)
         self._promoted = {variant.id: variant for variant in variants}
         self._adapter, self._graphs = adapter, self._sharing.graphs(adapter)
         self._graph_calls = graph_calls(adapter, self._run)
         return adapter
+
+    def _traced(self, call: Arguments | None) -> Adapter | Unsupported:
+        return Compiler(self._runs.backend).trace(self.module, self.vocabulary, call)
 
     def forward(
         self,
