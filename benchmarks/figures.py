@@ -103,6 +103,16 @@ def kernels() -> str:
     return peers.table(["kernel", *columns], rows)
 
 
+def new_graphs(kind: str) -> str:
+    """The least and the most over layers: ms that new graphs add to runs ("added"), or how many
+    times as fast as PyG's steps of training on them are ("step")."""
+    numbers = {}
+    for name, s in result("indexing_xeon")["new_graphs"]["seconds"].items():
+        found = (s["new"] - s["again"]) * 1e3 if kind == "added" else s["pyg_step"] / s["step"]
+        numbers[f"{found:.2f} ({name.removesuffix('Conv')})"] = found
+    return f"{min(numbers, key=numbers.__getitem__)} to {max(numbers, key=numbers.__getitem__)}"
+
+
 FIGURES: dict[str, Callable[..., str]] = {
     "value": value,
     "layers": lambda machine: peers.layers_table(_cells(machine), ("PyG", "DGL", "fastest peer")),
@@ -119,6 +129,7 @@ FIGURES: dict[str, Callable[..., str]] = {
     "kernels": kernels,
     "choosers": choosers,
     "choosing": choosing,
+    "new_graphs": new_graphs,
 }
 
 

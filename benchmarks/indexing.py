@@ -83,8 +83,9 @@ def measure_hybrid(graph: HeteroGraph, rounds: int) -> dict[str, Any]:
 def measure_new_graphs(edges: int, rounds: int) -> dict[str, Any]:
     """Median seconds of calls on new graphs, on the same ones again, and of PyG's layers, by layer.
 
-    Layers are compiled with ``dynamic=True``; graphs have half as many nodes as edges. With one
-    thread, the process's own time is counted, which other processes disturb less.
+    "step" and "pyg_step" are forward and backward on a new graph. Layers are compiled with
+    ``dynamic=True``; graphs have half as many nodes as edges. With one thread, the process's own
+    time is counted, which other processes disturb less.
     """
     import hetune
 
@@ -95,20 +96,27 @@ def measure_new_graphs(edges: int, rounds: int) -> dict[str, Any]:
         run(*call)
         return clock() - start
 
+    def trained(layer: torch.nn.Module, *call: Any) -> None:
+        out = layer(*call)
+        rows = out.values() if isinstance(out, dict) else (out,)
+        sum(each.sum() for each in rows).backward()
+        layer.zero_grad()
+
     found = {}
     for name, (layer, drawn) in _layers(edges).items():
-        compiled = hetune.compile(layer.eval(), dynamic=True)
-        times: dict[str, list[float]] = {"new": [], "again": [], "pyg": []}
+        compiled = hetune.compile(layer, dynamic=True)
+        times: dict[str, list[float]] = {}
         for i in range(rounds + _WARM):
+            runs = {"new": compiled, "": compiled, "again": compiled, "pyg": layer}
             call = drawn()
             with torch.no_grad():
-                for kind, run in (("new", compiled), ("", compiled), ("again", compiled)):
-                    seconds = cost_of(run, call)
-                    if kind and i >= _WARM:  # the first ones compile
-                        times[kind].append(seconds)
-                pyg = cost_of(layer, call)
-            times["pyg"] += [pyg] * (i >= _WARM)
-        found[name] = {kind: statistics.median(seconds) for kind, seconds in times.items()}
+                seconds = {kind: cost_of(run, call) for kind, run in runs.items()}
+            call = drawn()
+            seconds["step"] = cost_of(trained, (compiled, *call))
+            seconds["pyg_step"] = cost_of(trained, (layer, *call))
+            for kind in seconds if i >= _WARM else ():  # the first ones compile
+                times.setdefault(kind, []).append(seconds[kind])
+        found[name] = {kind: statistics.median(each) for kind, each in times.items() if kind}
     return found
 
 
@@ -173,7 +181,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cost = (times["new"] - times["again"]) * 1e3
         print(
             f"{name}: {cost:.3f} ms for a new graph, {times['again'] * 1e3:.3f} ms for a run; "
-            f"PyG takes {times['pyg'] * 1e3:.3f} ms for both"
+            f"PyG takes {times['pyg'] * 1e3:.3f} ms for both; a step of training takes "
+            f"{times['step'] * 1e3:.2f} ms, and PyG's {times['pyg_step'] * 1e3:.2f} ms"
         )
     for step, seconds in native["steps_of_best_round"].items():
         print(f"  {step:28} {seconds * 1e3:9.1f} ms")

@@ -7,7 +7,10 @@ import os
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -91,9 +94,23 @@ def write_atomically(path: Path, content: bytes) -> None:
     Raises:
         OutputError: It cannot be written.
     """
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes the place of another if the block ends well.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
     try:
-        atomic_files.write_atomically(path, content, 0o666 & ~_umask())
+        with atomic_files.replacing(path, 0o666 & ~_umask()) as file:
+            yield file
     except OSError as error:
+        if isinstance(error, HetuneError):
+            raise
         raise OutputError(
             f"cannot write {path} ({error.strerror or error}): free some space, or name another "
             "file"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from io import BytesIO
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from hetune.clients.cli import console
-from hetune.clients.cli.files import check_writable, write_atomically
+from hetune.clients.cli.files import check_writable, replacing
 from hetune.clients.cli.service import Url, connected
 from hetune.variants.errors import InputError, ServiceError
 
@@ -48,9 +46,8 @@ def run(
             found = client.runs.get(found.id)
         if found.error:
             raise ServiceError(f"the run {found.id} has failed: {found.error}")
-        rows = client.runs.rows(found.id)
-        content = BytesIO()
-        np.save(content, rows)
-        write_atomically(out, content.getvalue())
+        with replacing(out) as file:
+            client.runs.save_rows(found.id, file)
         client.runs.delete(found.id)
-    console.out().print(f"wrote {[*rows.shape]} float32 to {out}", markup=False, soft_wrap=True)
+    shape = [found.nodes, found.width]
+    console.out().print(f"wrote {shape} float32 to {out}", markup=False, soft_wrap=True)

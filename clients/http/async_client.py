@@ -53,6 +53,7 @@ class AsyncRunsClient(AsyncClientPart):
     get = sends(run_calls.get)
     delete = sends(run_calls.delete)
     rows = sends(run_calls.rows)
+    save_rows = sends(run_calls.save_rows)
 
 
 class AsyncCostModelsClient(AsyncClientPart):

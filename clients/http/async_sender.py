@@ -14,7 +14,7 @@ from hetune.clients.http.endpoint import Endpoint, retries_of
 from hetune.clients.http.job_calls import Event
 from hetune.clients.http.retries import CallAttempts, Outcome
 from hetune.clients.http.watch import JobWatch
-from hetune.clients.http.wire import BODY, MOST_KEPT, has_tensors
+from hetune.clients.http.wire import BODY, MOST_KEPT, has_tensors, is_done, rewind
 from hetune.service.core.formats.body_memory import BodyMemory, ReceivedBody, announced_bytes
 
 P = ParamSpec("P")
@@ -95,6 +95,10 @@ class AsyncSender:
                     async for piece in response.aiter_bytes():
                         body.add(piece)
                     response.extensions[BODY] = body.content
+                elif call.into is not None and is_done(response):
+                    rewind(call.into)
+                    async for piece in response.aiter_bytes():
+                        await to_thread(call.into.write, piece)
                 else:
                     await response.aread()
         except httpx.HTTPError as error:

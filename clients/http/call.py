@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import update_wrapper
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, BinaryIO, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -36,6 +36,7 @@ class ServiceCall(Generic[T]):
         accept: Media type of the answer.
         progress: Told how far the body is sent.
         is_repeatable: Whether it changes no more when it comes twice.
+        into: Where the body of an answer that is no error is written, from the file's begin.
     """
 
     method: str
@@ -45,6 +46,7 @@ class ServiceCall(Generic[T]):
     accept: str = JSON
     progress: Progress | None = None
     is_repeatable: bool = True
+    into: BinaryIO | None = None
 
     def pieces(self) -> Iterator[Any]:
         """The body, from its begin: bytes, and views of tensors where they lie."""

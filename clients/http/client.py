@@ -55,6 +55,7 @@ class RunsClient(ClientPart):
     get = sends(run_calls.get)
     delete = sends(run_calls.delete)
     rows = sends(run_calls.rows)
+    save_rows = sends(run_calls.save_rows)
 
 
 class CostModelsClient(ClientPart):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
+from typing import BinaryIO
 
 import httpx
 import numpy as np
@@ -63,13 +64,28 @@ def delete(id: str) -> ServiceCall[None]:
 
 
 def rows(id: str) -> ServiceCall[np.ndarray]:
-    """The rows of a run that is done, float32 [N, width], in memory.
+    """The rows of a run that is done, float32 [N, width], in memory; see `save_rows`.
 
     Raises:
         NotFoundError: There is none of that id.
         ConflictError: It is not done.
     """
     return ServiceCall("GET", f"{_path(id)}/rows", _rows)
+
+
+def save_rows(id: str, file: BinaryIO) -> ServiceCall[None]:
+    """Writes the rows of a run that is done to a file, which is an `.npy` file then.
+
+    Args:
+        id: Of the run.
+        file: One that is open for writing, and loses what it holds.
+
+    Raises:
+        NotFoundError: There is none of that id.
+        ConflictError: It is not done.
+        OSError: The file cannot be written.
+    """
+    return ServiceCall("GET", f"{_path(id)}/rows", lambda _: None, into=file)
 
 
 def _rows(response: httpx.Response) -> np.ndarray:

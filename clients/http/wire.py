@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import httpx
 from torch import Tensor
@@ -128,7 +128,19 @@ def has_tensors(response: httpx.Response, wanted: str) -> bool:
     Tensors can lie in it, for it may be written to; of `content` they would be copies.
     """
     is_container: bool = response.headers.get("Content-Type") == wanted == MEDIA_TYPE
-    return is_container and response.status_code in _DONE
+    return is_container and is_done(response)
+
+
+def is_done(response: httpx.Response) -> bool:
+    """Whether an answer is no error, and leads nowhere else."""
+    return response.status_code in _DONE
+
+
+def rewind(file: BinaryIO) -> None:
+    """Empties what an earlier try has written to; what was sent to a pipe stays."""
+    if file.seekable():
+        file.seek(0)
+        file.truncate()
 
 
 def check(response: httpx.Response) -> None:
@@ -138,7 +150,7 @@ def check(response: httpx.Response) -> None:
         HetuneError: Of the class that was raised in the service.
         UnreachableError: What answered is no service.
     """
-    if response.status_code in _DONE:
+    if is_done(response):
         return
     if response.status_code < _FAILED:
         where = response.headers.get("Location", "nowhere")

@@ -185,8 +185,8 @@ class Dispatcher:
         return await self.in_database(lambda: self._busy(do))
 
     def is_idle(self) -> bool:
-        """Whether nobody waits for a computation or an upload, and the service is not stopping."""
-        inside = self.computing.inside + self.uploading.inside
+        """Whether nothing is computed or uploaded, runs in parts included, or about to stop."""
+        inside = self.computing.inside + self.uploading.inside + self.service.runs.is_performing
         return inside == 0 and not self.stopping.is_set()
 
     async def compute_in_background(self, do: Callable[[], T]) -> T:

@@ -11,7 +11,6 @@ import time
 from hetune.costmodel.selection.champion import ChampionFollower
 from hetune.service.core.inference.regret import ROUNDS, RegretSample, RegretSamples
 from hetune.service.http.dispatcher import Dispatcher
-from hetune.variants.errors import HetuneError
 
 FOLLOW_SECONDS, SAMPLE_SECONDS = 0.5, 0.2
 RUN_SECONDS, LOOK_SECONDS = 0.1, 2.0
@@ -38,7 +37,7 @@ async def perform_runs(work: Dispatcher) -> None:
         try:
             while await asyncio.to_thread(runs.perform_next, *given):
                 pass
-        except HetuneError as error:
+        except Exception as error:  # what is wrong with the folder may pass
             _log.warning("runs cannot be performed: %s", error)
         looked = time.monotonic()
 

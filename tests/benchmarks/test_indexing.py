@@ -17,5 +17,5 @@ def test_indexes_are_built_and_timed(tmp_path, capsys):
     assert held["graph"] == {"edges": 400, "nodes": 90, "etypes": 5}
     assert held["native"]["bytes"] > 0
     assert 0 < held["hybrid"]["seconds_min"] <= held["hybrid"]["seconds_median"]
-    assert held["new_graphs"]["seconds"]["GCNConv"]["new"] > 0
+    assert min(held["new_graphs"]["seconds"]["GCNConv"].values()) > 0
     assert "all indexes" in capsys.readouterr().out

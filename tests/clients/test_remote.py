@@ -112,6 +112,21 @@ def test_outputs_are_those_of_the_client(remote, url, files, tmp_path, features)
     assert (metadata["model"], metadata["graph_fingerprint"]) == ("m", id)
 
 
+def test_a_run_in_parts_is_written_and_deleted(remote, url, tmp_path):
+    with Client(url, key="sesame") as client:
+        id = client.upload_graph(GRAPH)
+        client.put_features(id, "x", X)
+        result = remote("run", "m", id, "x", "--out", tmp_path / "out.npy")
+        assert result.exit_code == 0, result.output
+        assert "wrote [7, 4] float32" in result.stdout
+        rows = expected(url, X).out.numpy()
+        np.testing.assert_allclose(np.load(tmp_path / "out.npy"), rows, rtol=1e-5, atol=1e-6)
+        assert client.runs.list().runs == ()
+    refused = remote("run", "m", id, "y", "--out", tmp_path / "none.npy")
+    assert (refused.exit_code != 0, "has no features" in refused.stderr) == (True, True)
+    assert not (tmp_path / "none.npy").exists()
+
+
 def test_by_type_and_with_a_graph_from_a_file(remote, url, files, tmp_path):
     path = tmp_path / "out.safetensors"
     given = ("m", files / "graph.npz", "--features", files / "typed.npz")

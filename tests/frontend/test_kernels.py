@@ -82,7 +82,7 @@ def test_only_attention_has_heads():
         (
             ("mlp", 8, 8),
             "no layer 'mlp': take one of rgcn, rgat, hgt, linear, aggregate, attention, gcn, sage, "
-            "gin, gat, gatv2",
+            "gin, gat, gatv2, transe, distmult, transh, transr, rescal",
         ),
         (("linear", 0, 8), "width 0 with 1 heads: both are at least 1"),
         (("attention", 8, 8, 3), "width 8 does not divide into 3 heads: take a multiple"),

@@ -276,7 +276,23 @@ def test_a_full_disk_is_told_before_anything_is_computed(tmp_path):
     with full_disk(X.numel() * 4 // 3):
         perform(str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["out.npy.work"]
+    assert [path.name for path in (tmp_path / "out.npy.work").iterdir()] == ["journal.jsonl"]
     assert len((tmp_path / "out.npy.work" / "journal.jsonl").read_text().splitlines()) == 1
+
+
+def test_features_that_change_meanwhile_give_no_rows(tmp_path):
+    features = tmp_path / "x.npy"
+    np.save(features, X.numpy())
+
+    def progress(done: int, total: int) -> None:
+        os.utime(features, ns=(1, 1))
+
+    given = layer("rgcn"), PARTS, features, tmp_path / "out.npy"
+    with pytest.raises(InputError, match="written to while they were read"):
+        run_partitions(*given, memory=MEMORY, progress=progress)
+    assert not (tmp_path / "out.npy").exists()
+    rows = run_partitions(*given, memory=MEMORY, variant="dst/b1024")
+    assert np.array_equal(rows, in_memory(layer("rgcn"), X, "dst/b1024"))
 
 
 @pytest.mark.parametrize("ending", [".arrow", ".parquet"])
@@ -299,7 +315,7 @@ def test_lines_of_a_journal_that_are_damaged_do_not_count(damage, tmp_path):
         line = {"layer": 0, "first": 0, "last": len(X), "checksum": checksum, "variant": "v"}
         path.write_text(f"{{}}\n{json.dumps(line | change)}\n")
         with Journal(path, {}) as journal:
-            return run._LayerRun(0, parts, writer, journal)._gaps(run._Progress(None, 1))
+            return run._LayerRun(0, parts, writer, journal, MEMORY)._gaps(run._Progress(None, 1))
 
     (prepared,), path = partitioned_layers([layer("rgcn")]), tmp_path / "journal.jsonl"
     parts = executor.LayerParts(prepared, PARTS, (X,), MEMORY, None)

@@ -53,7 +53,7 @@ def ways(monkeypatch) -> list[tuple[str, list[str]]]:
         runner = bind(*args)
 
         def run(tensors):
-            own = [runner.__qualname__, *own_frames(), *routes[-1]]
+            own = [type(runner).__qualname__, *own_frames(), *routes[-1]]
             found.append((threading.current_thread().name, own))
             return runner(tensors)
 

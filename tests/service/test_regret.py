@@ -105,9 +105,13 @@ def test_nothing_is_sampled_while_a_request_is_under_way(service, id, monkeypatc
     async def scenario():
         work = Dispatcher.of(service)
         task = asyncio.create_task(sample_regret(work))
+        service.runs._done["a run in parts"] = 0
         with work.computing.entered():
             await asyncio.sleep(0.1)
             assert not looked.is_set()
+        await asyncio.sleep(0.05)
+        assert not looked.is_set()
+        service.runs._done.clear()
         await asyncio.to_thread(looked.wait, 60)
         task.cancel()
         work.close()

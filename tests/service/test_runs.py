@@ -21,6 +21,7 @@ from hetune.variants.errors import (
     PartitionError,
     TooLargeError,
 )
+from hetune.variants.partition.executor import LayerParts
 from hetune.variants.partition.external import partition_edges
 from hetune.variants.partition.row_files import RowWriter
 
@@ -62,7 +63,7 @@ def normalized_layers():
     return [nn.RGCN(4, 5, 2), torch.nn.LayerNorm(5), torch.nn.GELU(), nn.RGCN(5, 3, 2)]
 
 
-def test_its_life_over_http(kept):
+def test_its_life_over_http(kept, tmp_path):
     service, graph, _ = kept
     with serving(application(service)) as url, Client(url) as client:
         run = client.runs.submit("m", graph, "x")
@@ -78,6 +79,10 @@ def test_its_life_over_http(kept):
         rows = client.runs.rows(run.id)
         np.testing.assert_allclose(rows, wanted(service), rtol=1e-5, atol=1e-6)
         assert np.array_equal(client.runs.rows(large.id), rows)
+        with (tmp_path / "rows.npy").open("wb") as file:
+            file.write(b"of an earlier try")
+            client.runs.save_rows(run.id, file)
+        assert np.array_equal(np.load(tmp_path / "rows.npy"), rows)
         assert client.runs.submit("m", graph, "x") == found
         client.runs.delete(run.id)
         for ask in (client.runs.get, client.runs.rows, client.runs.delete):
@@ -116,19 +121,53 @@ def test_a_run_goes_on_after_a_restart(kept):
     np.testing.assert_allclose(np.load(again.runs.rows(run.id)), wanted(again), 1e-5, 1e-6)
 
 
-def test_a_run_that_is_deleted_meanwhile_leaves_nothing(kept):
+@pytest.mark.parametrize("again", [False, True])
+def test_a_run_that_is_deleted_meanwhile_leaves_nothing(kept, again):
     service, graph, _ = kept
-    run, _ = service.runs.submit(RunRequest(model="m", graph=graph, features="x"))
+    asked = RunRequest(model="m", graph=graph, features="x")
+    run, _ = service.runs.submit(asked)
 
     def compute(do):
         found = do()
         assert service.runs.get(run.id).state is RunState.running
         service.runs.remove(run.id)
+        if again:
+            service.runs.submit(asked)
         return found
 
     assert service.runs.perform_next(compute, lambda: False)
-    assert not [*service.runs.folder.root.glob(f"{run.id}*")]
-    assert service.runs.all().runs == ()
+    left = [path.name for path in service.runs.folder.root.glob(f"{run.id}*")]
+    assert left == [f"{run.id}.json"] * again
+    assert [each.state for each in service.runs.all().runs] == [RunState.waiting] * again
+    performed(service)
+    assert all(each.state is RunState.done for each in service.runs.all().runs)
+
+
+def test_a_part_that_cannot_be_smaller_takes_what_a_run_may(kept, monkeypatch):
+    service, graph, _ = kept
+    monkeypatch.setattr("hetune.service.core.runs.runs._PART_BYTES", 1)
+    run, _ = service.runs.submit(RunRequest(model="m", graph=graph, features="x"))
+    performed(service)
+    assert service.runs.get(run.id).state is RunState.done
+
+
+def test_requests_do_not_wait_until_a_part_is_read(kept, monkeypatch):
+    service, graph, _ = kept
+    read, events = LayerParts.read, []
+
+    def slowly(*given):
+        threading.Event().wait(0.1)
+        events.append("read")
+        return read(*given)
+
+    def compute(do):
+        events.append("compute")
+        return do()
+
+    monkeypatch.setattr(LayerParts, "read", slowly)
+    service.runs.submit(RunRequest(model="m", graph=graph, features="x"))
+    assert service.runs.perform_next(compute, lambda: False)
+    assert events == ["read", "compute"] * 2
 
 
 def test_a_full_disk_fails_it_and_asking_again_goes_on(kept, monkeypatch):

@@ -164,9 +164,13 @@ def allocated(path: Path, shape: tuple[int, ...], dtype: str) -> np.ndarray:
         OSError: There is not so much.
     """
     path.unlink(missing_ok=True)
-    found = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-    with path.open("r+b") as file:
-        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    try:
+        found = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    except OSError:
+        path.unlink(missing_ok=True)  # a part of it would fill the disk
+        raise
     return found
 
 

@@ -79,7 +79,8 @@ def run_partitions(
         The rows, mapped to the `.npy` file, which goes with them where another kind is wanted.
 
     Raises:
-        InputError: A layer is not compiled, or reads more than its nodes' edges; rows do not fit.
+        InputError: A layer is not compiled, or reads more than its nodes' edges; rows do not fit,
+            or are written to meanwhile.
         MemoryLimitError: The smallest part does not fit.
         PartitionError: A file cannot be written, or another process is writing it.
         VariantError: There is no such variant.
@@ -97,8 +98,13 @@ def run_on(
     memory: int,
     variant: str | None,
     progress: Progress | None,
+    *,
+    planned: int | None = None,
 ) -> np.ndarray:
-    """As `run_partitions`, with parts computed by an executor."""
+    """As `run_partitions`, with parts computed by an executor.
+
+    Parts are planned for less than `memory` where `planned` is less; a hub's may take all of it.
+    """
     if not isinstance(memory, int) or memory < 1:
         raise InputError(f"memory={memory!r}: give bytes, an integer from 1")
     partitions = GraphPartitions(graph.to("cpu")) if isinstance(graph, HeteroGraph) else graph
@@ -144,7 +150,8 @@ def run_on(
                 file = (work / f"{number}.npy").absolute()
                 with RowWriter(file, partitions.num_nodes, layer.result_width) as writer:
                     parts = LayerParts(layer, partitions, tuple(read), memory, variant)
-                    _LayerRun(number, parts, writer, journal).perform(executor, todo)
+                    layer_run = _LayerRun(number, parts, writer, journal, planned or memory)
+                    layer_run.perform(executor, todo)
                 made[number] = file
         except PartitionError:
             raise
@@ -152,6 +159,8 @@ def run_on(
             if not journal.parts:
                 shutil.rmtree(work, ignore_errors=True)
             raise
+        if isinstance(features, str | os.PathLike) and identity_of(features) != run["features"]:
+            raise InputError("features were written to while they were read: run it again")
         found, file = writer.read(), writer.path
         if path.suffix in WRITTEN:
             file = work / f"out{path.suffix}"
@@ -181,8 +190,10 @@ class _LayerRun:
     parts: LayerParts
     writer: RowWriter
     journal: Journal
+    planned: int
+    """Bytes that a part should take."""
     share: float = MOST_SHARE
-    """Of the memory that a part is planned for; half as much where one did not fit, then more."""
+    """Of these, what it is planned for; half as much where one did not fit, then more."""
     written: list[FinishedPart] = field(default_factory=list)
     """Parts that the disk may not have yet."""
     due: float = 0.0
@@ -254,7 +265,7 @@ class _LayerRun:
         while (
             last < stop
             and starts[last + 1] - starts[first] <= most
-            and self.parts.bytes_of(first, last + 1) <= self.share * self.parts.memory
+            and self.parts.bytes_of(first, last + 1) <= self.share * self.planned
         ):
             last += 1
         return last

@@ -9,6 +9,7 @@ import re
 import shutil
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ from hetune.service.core.runs.sources import RunInputs, RunSources
 from hetune.service.core.storage.folder import Folder
 from hetune.variants.errors import (
     BusyError,
+    CompileError,
     ConflictError,
     GraphFileError,
     HetuneError,
@@ -39,13 +41,15 @@ from hetune.variants.errors import (
 from hetune.variants.partition.executor import Executor, InOrder, PartRows
 from hetune.variants.partition.layers import PartitionedLayer
 from hetune.variants.partition.on_ray import on_ray
+from hetune.variants.partition.part_run import PartInputs
 from hetune.variants.partition.row_files import open_rows
 from hetune.variants.partition.run import run_on
 
 RUN_PATTERN = r"[0-9a-f]{32}"
 MOST_WAITING, MOST_KEPT = 16, 100
 _PART_BYTES, _NODE_BYTES = 1 << 28, 8
-"""Of a part, so that a request does not wait long for it, and of each node of the graph."""
+"""What a part is planned for, so that requests do not wait long, and that for each node of the
+graph. One that cannot be smaller may take what a layer's run may."""
 _log = logging.getLogger(__name__)
 
 Computed = tuple[tuple[int, int], PartRows]
@@ -54,7 +58,7 @@ Compute = Callable[[Callable[[], Computed]], Computed]
 
 
 class _LeftError(Exception):
-    """The service stops, or the run was deleted."""
+    """The service stops, or the run was deleted, and perhaps asked for again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ class Runs:
         sources: Where graphs and features are.
         follower: Tells what chooses.
         engine: What runs layers.
-        limits: `stored_bytes` bounds what all runs take on disk, `run_bytes` a part.
+        limits: `stored_bytes` bounds what all runs take on disk, `run_bytes` a part in memory.
         ray: Address of a Ray cluster that computes parts; None for this process.
 
     Raises:
@@ -152,6 +156,11 @@ class Runs:
         self.submitted.set()
         return new, True
 
+    @property
+    def is_performing(self) -> bool:
+        """Whether a run is performed here."""
+        return bool(self._done)
+
     def all(self) -> RunList:
         """All runs, the latest first."""
         found = sorted(self._records(), key=lambda each: each.created, reverse=True)
@@ -212,7 +221,7 @@ class Runs:
     def _perform(self, run: RunDocument, compute: Compute, is_stopping: Callable[[], bool]) -> bool:
         def tell(done: int, _: int) -> None:
             self._done[run.id] = done
-            if is_stopping() or not self._record(run.id).exists():
+            if is_stopping() or self._read(run.id) != run:
                 raise _LeftError
 
         self._done[run.id] = 0
@@ -220,10 +229,10 @@ class Runs:
             made = self._prepared(run.model, run.version, run.graph, run.features)
             if made.id != run.id:
                 raise InputError("the model, the graph or its features have changed: ask again")
-            part = _PART_BYTES + _NODE_BYTES * run.nodes
+            most, part = self._limits.run_bytes, _PART_BYTES + _NODE_BYTES * run.nodes
             given = made.layers, made.inputs.graph, made.inputs.rows, self._rows(run.id)
             with self._executor(compute) as executor:
-                run_on(executor, *given, min(part, self._limits.run_bytes), None, tell)
+                run_on(executor, *given, most, None, tell, planned=min(part, most))
             self._end(run, RunState.done)
         except _LeftError:
             self._end(run)
@@ -237,7 +246,7 @@ class Runs:
     def _end(self, run: RunDocument, state: RunState | None = None, error: str = "") -> None:
         """Notes how a run has ended, if it has; of one that was deleted nothing stays."""
         with self.folder.locked():
-            if not self._record(run.id).exists():
+            if self._read(run.id) != run:
                 self._clear(run.id)
             elif state is not None:
                 done = run.edges if state is RunState.done else 0
@@ -307,8 +316,20 @@ class _BetweenRequests(InOrder):
         self._compute = compute
 
     def result(self) -> Computed:
-        """Computes the first part that is left."""
+        """Computes the first part that is left. Requests do not wait until it is read."""
+        ranges, read = self._started.popleft()
+        self._started.appendleft((ranges, _finished(read)))
         return self._compute(partial(InOrder.result, self))
+
+
+def _finished(read: Callable[[], PartInputs]) -> Callable[[], PartInputs]:
+    """Reads, and gives what tells what came of it."""
+    found = Future[PartInputs]()
+    try:
+        found.set_result(read())
+    except Exception as error:
+        found.set_exception(error)
+    return found.result
 
 
 def _reason(id: str, failure: Exception) -> str:
@@ -319,7 +340,7 @@ def _reason(id: str, failure: Exception) -> str:
             "files of the service cannot be read or written: free some space and ask again; what "
             "is finished is kept"
         )
-    if isinstance(failure, HetuneError):
+    if isinstance(failure, HetuneError) and not isinstance(failure, CompileError):
         return str(failure)
     _log.error("the run %s", id, exc_info=failure)
     return "it failed for a reason that is in the service's log"
