@@ -56,15 +56,15 @@ def least() -> str:
 
 
 def choosers() -> str:
-    """How well each chooser chooses: all on the Xeon, the regret on the Zen 3."""
-    main, other = (result(f"selection_{m}")["scores"] for m in ("xeon", "zen3"))
+    """How well each chooser chooses: all on the Xeon, and the regret with kernels for AVX2."""
+    main, other = (result(f"selection_{m}")["scores"] for m in ("xeon", "avx2"))
     rows = []
     for chooser, s in sorted(main.items(), key=lambda each: each[1]["regret"]):
         if chooser != "oracle":
             numbers = f"{s['regret']:.3f}", f"{s['regret_p95']:.3f}", f"{s['clearly_worse']:.1%}"
             there = f"{other[chooser]['regret']:.3f}"
             rows.append([chooser, *numbers, f"{s['worst']:.2f}x", there])
-    header = ["chooser", "regret", "95th percentile", "clearly slower", "at worst", "Zen 3: regret"]
+    header = ["chooser", "regret", "95th percentile", "clearly slower", "at worst", "AVX2: regret"]
     return peers.table(header, rows)
 
 
