@@ -7,7 +7,6 @@ gives the same bits.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.backends.cpp.runner import CppRunner
+from hetune.variants.fork_locks import new_lock
 from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.frontend.call import Ids, RepeatReader
 from hetune.variants.frontend.parameters_version import ParametersVersion
@@ -53,7 +53,7 @@ class BatchCalls:
         self._runs, self._policy, self._weights = runs, policy, weights
         self._reader: tuple[Adapter, RepeatReader] | None = None
         self._of_shape: dict[torch.Size, _BoundBatch] = {}
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def result(self, module: nn.Module, args: tuple[Any, ...], last: LastCall) -> Tensor | None:
         """What a call gives; None where it has to go the ordinary way.

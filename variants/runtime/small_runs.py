@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Mapping
 from time import perf_counter
 from types import MappingProxyType
@@ -14,6 +13,7 @@ from torch import Tensor
 from hetune.variants.backends.base import SCRATCH
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.cpp.reused_launch import ReusedLaunch, place_of_count
+from hetune.variants.fork_locks import new_lock
 from hetune.variants.frontend.call import LooseEdges
 from hetune.variants.graph.float_memory import ELEMENT, allocate
 from hetune.variants.graph.lazy_tensors import materialized
@@ -213,7 +213,7 @@ class TimedRuns:
 
     def __init__(self, variant: Variant, runs: SmallRuns, watch: ThreadWatch | None) -> None:
         self.variant, self._runs, self._watch = variant, runs, watch
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def run(
         self,
