@@ -131,20 +131,6 @@ def test_what_has_no_such_backward_goes_the_ordinary_way(counts):
     assert counts["small"] == 0
 
 
-def test_autocast_around_a_backward_rounds_nothing():
-    layer = trained(LAYERS["edges between stages"]())
-    x, edges = torch.randn(NODES, WIDTH), GRAPHS["random"]()
-    expected = step(layer.module, x, edges)[1:]
-    x.requires_grad_()
-    out = layer(x, edges)
-    weights = torch.linspace(-1, 1, out.numel()).view(out.shape)
-    with torch.autocast("cpu"):
-        found = torch.autograd.grad(out, (x, *layer.parameters()), weights)
-    assert all(
-        torch.allclose(a, b, atol=1e-4, rtol=1e-4) for a, b in zip(found, expected, strict=True)
-    )
-
-
 def test_a_backward_has_no_more_threads_than_there_is_memory_for(monkeypatch):
     torch.set_num_threads(1)
     layer, threads = trained(LAYERS["gcn"]()), []

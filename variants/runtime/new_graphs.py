@@ -59,7 +59,7 @@ class NewGraphs:
         self._runs, self._policy, self._training, self._weights = runs, policy, training, weights
         self._calls: dict[bool, CallsAlike] = {}
         self._sizes: dict[tuple[int, ...], SmallCalls] = {}
-        self._without: set[GradientRunner] = set()
+        self._without: set[tuple[GradientRunner, tuple[int, ...]]] = set()
         self._seen: OrderedDict[int, weakref.ref[Tensor]] = OrderedDict()
         self._rows: weakref.ref[Tensor] | None = None
 
