@@ -73,6 +73,10 @@ class Trees:
         if not (np.isfinite(self.leaf).all() and (self.cover.sum(axis=1) > 0).all()):
             raise ValueError("leaves are not finite, or no row was in them")
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The arrays alone: a copy has others, at other addresses."""
+        return self._arrays
+
     @property
     def features(self) -> int:
         """How many a row has."""

@@ -39,6 +39,7 @@ from hetune.variants.runtime.score_model import ScoreModel
 
 _OF_CALLS = frozenset(("heads", "rels", "tails", "negatives", "nodes", "side", "entity", "tail"))
 """Arguments that are no tables of the function's."""
+_LEFT_OUT = object()
 _MOST_KINDS = 64
 """Sets of options and of shapes of tables whose ways to score candidates are kept."""
 
@@ -248,7 +249,7 @@ class ScoreFunction:
         if tail is not None:
             given["tail"] = tail
         for name, known in options.items():
-            value = given.pop(name, None)
+            value = given.pop(name, _LEFT_OUT)
             if type(value) is not type(known) or value != known:
                 return None
         if captured(self._function) != read:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 from dataclasses import fields
@@ -168,6 +169,14 @@ def test_other_trees_are_read_anew():
     assert regressor.load(fitted().dump()).predict(rows(9), roofline=np.ones(9)).tolist() == (
         before.tolist()
     )
+
+
+def test_copies_have_arrays_of_their_own():
+    found = fitted().fitted_
+    found.predict(rows(1))
+    twin = copy.deepcopy(found)
+    twin.leaf[:] = 0
+    assert set(twin.predict(rows(3)).tolist()) == set(twin.base.tolist())
 
 
 def test_quantiles_are_read_too():

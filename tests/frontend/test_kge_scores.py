@@ -538,6 +538,17 @@ def test_calls_that_change_addresses_alone_are_right_with_other_tables(name, mon
 
 
 @torch.no_grad()
+def test_an_option_that_is_none_is_another_one_than_its_default():
+    def product(h, r, t, by=2.0):
+        return (h * r * t).sum() * (3.0 if by is None else by)
+
+    score, heads, tails = hetune.kge.score(product), E[HEADS], E[TAILS]
+    for options in ({"by": None}, {"by": None}, {"by": None}, {}):
+        found = score(*BATCH, entity=E, r=R, **options)
+        torch.testing.assert_close(found, dot(heads * R[RELS], tails) * (3 if options else 2))
+
+
+@torch.no_grad()
 def test_heads_and_tails_may_share_a_table_in_some_calls():
     score, (heads, rels, tails) = hetune.kge.score(distance), BATCH
     one, other, relation = E.detach(), E.detach().flip(0), R.detach()

@@ -306,6 +306,43 @@ def test_columns_are_picked(sources):
             close(found(**arguments), layer, arguments)
 
 
+class Filled(pyg.MessagePassing):
+    """Returns none of the columns, too, and which numbers are positive."""
+
+    def __init__(self, has_mask):
+        super().__init__()
+        self.has_mask = has_mask
+
+    def forward(self, x, edge_index):
+        src, dst = edge_index
+        half = torch.full(size=(edge_index.size(1), 1), fill_value=0.5)
+        out = torch.zeros(x.size(0), x.size(1)).index_add_(0, dst, x[src] * half)
+        return (out, out[:, :0], out > 0) if self.has_mask else (out, out[:, :0])
+
+
+@torch.no_grad()
+def test_results_without_columns_are_returned_and_masks_by_the_layer():
+    layer, arguments = Filled(False), arguments_on(EDGES, NODES, ())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        found = compile_layer(layer, backend="torch")(**arguments)
+    torch.testing.assert_close(found, layer(**arguments))
+    layer = Filled(True)
+    with pytest.warns(FallbackWarning, match="has another form"):
+        found = compile_layer(layer, backend="torch")(**arguments)
+    assert all(map(torch.equal, found, layer(**arguments)))
+
+
+@pytest.mark.parametrize("aggr", ["mean", "max"])
+def test_rows_of_one_number_that_are_normalized_have_no_gradients(aggr):
+    layer, arguments = pyg.SAGEConv(WIDTH, 1, aggr, normalize=True), arguments_on(EDGES, NODES, ())
+    arguments["x"].requires_grad_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        out = compile_layer(layer, backend="torch")(**arguments)
+    assert torch.autograd.grad(out.sum(), arguments["x"])[0].abs().max() < 1e-4
+
+
 class InPlace(pyg.MessagePassing):
     """Adds to tensors that it goes on with; new ones have torch's default dtype."""
 

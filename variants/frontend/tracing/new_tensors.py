@@ -36,7 +36,8 @@ def in_doubles(func: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -
         args: With these.
         kwargs: And these.
     """
-    is_new = func in _MAKING or (func is torch.full and isinstance(args[-1], float))
+    fill = kwargs.get("fill_value", args[-1] if args else None)
+    is_new = func in _MAKING or (func is torch.full and isinstance(fill, float))
     return {**kwargs, "dtype": torch.float64} if is_new and not kwargs.get("dtype") else kwargs
 
 

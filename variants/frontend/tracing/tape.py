@@ -190,6 +190,7 @@ class Tape(TorchFunctionMode):
         if not self._is_replayable:
             found.key = object()
         self._values.clear()
+        self.picked.clear()
         return found
 
     def _called(
