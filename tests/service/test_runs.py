@@ -97,8 +97,12 @@ def test_a_model_keeps_what_follows_its_layers(kept):
     run, is_new = service.runs.submit(RunRequest(model="normalized", graph=graph, features="x"))
     assert is_new
     performed(service)
-    rows = np.load(service.runs.rows(run.id))
+    path = service.runs.rows(run.id)
+    rows = np.load(path)
     np.testing.assert_allclose(rows, wanted(service, "normalized"), rtol=1e-5, atol=1e-6)
+    path.unlink()
+    with pytest.raises(NotFoundError, match="delete it, and ask again"):
+        service.runs.rows(run.id)
 
 
 def test_a_run_goes_on_after_a_restart(kept):

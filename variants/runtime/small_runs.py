@@ -54,6 +54,7 @@ class SmallRuns:
     ) -> None:
         self._launches, self._index, self._block_nodes = launches, index, block_nodes
         self._plan, self._kept, self._weights = plan, kept, weights
+        self._most_threads = kernel_threads()  # that there is scratch memory for
         self._rows: Mapping[str, Tensor] = {}
         facts, bases = facts_of(plan), {view.name: view.base for view in plan.views}
         self._given = [p for p in plan.program.params if p.role != "weight"]
@@ -192,6 +193,7 @@ class SmallRuns:
 
     def run(self, threads: int) -> bool:
         """Computes the results, and says whether all numbers stayed within float32."""
+        threads = min(threads, self._most_threads)  # a backward may be asked for with more
         overflowed = [launch(threads) for launch in self._launches]
         given, self._rows = self._rows, {}  # the caller's memory is not kept
         if not any(overflowed):

@@ -181,12 +181,14 @@ class Runs:
         """The file of a run's rows: `.npy`, float32 [N, width] in the graph's order.
 
         Raises:
-            NotFoundError: There is no such run.
+            NotFoundError: There is no such run, or its file is gone.
             ConflictError: It is not done.
         """
         found = self.get(id)
         if found.state is not RunState.done:
             raise ConflictError(f"the run {id} is {found.state}: rows are there when it is done")
+        if not self._rows(id).is_file():
+            raise NotFoundError(f"the rows of the run {id} are gone: delete it, and ask again")
         return self._rows(id)
 
     def remove(self, id: str) -> None:
