@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from hetune.costmodel.registry.default_model import calibrated, foreign, package
 from hetune.costmodel.registry.model_registry import ModelRegistry, Stamp, State
 from hetune.costmodel.selection.selector import LEARNED, RETRY_SECONDS, Selector
 from hetune.variants.errors import ModelError
+from hetune.variants.fork_locks import new_lock
 
 PACKAGE, ROOFLINE, GIVEN = "package", "roofline", "given"
 """Names of what chooses where no champion does: the package's model, none, what a caller gave."""
@@ -61,7 +61,7 @@ class ChampionFollower:
         begins: bool = True,
     ) -> None:
         self._registry, self._clock = registry, clock
-        self._looking = threading.Lock()
+        self._looking = new_lock()
         self._seen: State | None = None
         self._followed: tuple[str | None, Stamp] | None = None
         self._problem: str | None = None

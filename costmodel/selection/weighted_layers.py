@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Protocol, TypeVar
@@ -10,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 from torch import Tensor
 
 from hetune.variants.errors import InputError
+from hetune.variants.fork_locks import new_lock
 
 _MOST = 8
 """Sets of weights of a function that are kept; the one used longest ago makes room for another."""
@@ -36,7 +36,7 @@ class WeightedLayers:
     def __init__(self, compiled: Callable[[Any], Any]) -> None:
         self._compiled = compiled
         self._layers: dict[Hashable, OrderedDict[tuple[int, ...], _WeightedLayer]] = {}
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._last: tuple[Hashable, _WeightedLayer] | None = None
 
     def run(
@@ -99,7 +99,7 @@ class _WeightedLayer:
 
     def __init__(self, layer: LayerOfWeights, compiled: Any, key: tuple[int, ...]) -> None:
         self._layer, self.compiled = layer, compiled
-        self.key, self.lock = key, threading.Lock()
+        self.key, self.lock = key, new_lock()
 
     def take(self, weights: Tensors, key: tuple[int, ...]) -> None:
         """Goes on with other weights."""

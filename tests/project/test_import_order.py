@@ -22,6 +22,7 @@ ORDER = (
     "hetune.variants.errors",
     "hetune.variants.extras",
     "hetune.variants.exhaustion",
+    "hetune.variants.fork_locks",
     # Text and bytes only (ADR 3).
     "hetune.variants.registry",
     "hetune.variants.graph",

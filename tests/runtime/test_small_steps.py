@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from hetune.variants.backends.cpp.reused_launch import ReusedLaunch
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime.compile_layer import compile_layer
 from hetune.variants.runtime.executable import Executable
@@ -22,7 +23,7 @@ LAYERS = {
 GRAPHS = {
     "random": lambda: torch.randint(0, NODES, (2, EDGES)),
     "a hub": lambda: torch.stack([torch.randint(0, NODES, (EDGES,)), torch.full((EDGES,), 3)]),
-    "equal edges": lambda: torch.randint(0, NODES, (2, 1)).repeat(1, EDGES),
+    "equal edges": lambda: torch.tensor([[5], [3]]).repeat(1, EDGES),  # a loop would come once
     "fewer edges": lambda: torch.randint(0, NODES, (2, 260)),
     "some nodes without": lambda: torch.randint(0, NODES // 3, (2, EDGES)),
 }
@@ -128,3 +129,21 @@ def test_what_has_no_such_backward_goes_the_ordinary_way(counts):
         assert torch.allclose(found, expected, atol=1e-4)
         found.sum().backward()
     assert counts["small"] == 0
+
+
+def test_a_backward_has_no_more_threads_than_there_is_memory_for(monkeypatch):
+    torch.set_num_threads(1)
+    layer, threads = trained(LAYERS["gcn"]()), []
+    out = layer(torch.randn(NODES, WIDTH, requires_grad=True), GRAPHS["random"]())
+    call = ReusedLaunch.__call__
+    monkeypatch.setattr(ReusedLaunch, "__call__", lambda *of: threads.append(of[1]) or call(*of))
+    torch.set_num_threads(2)
+    out.sum().backward()
+    assert set(threads) == {1}
+
+
+def test_sizes_of_too_large_graphs_leave_others_alone(counts):
+    layer = compile_layer(randomized(geometric.SAGEConv(256, 256)), dynamic=True)
+    for nodes in (12_000,) * 3 + (NODES,) * 4:
+        layer(torch.randn(nodes, 256), torch.randint(0, nodes, (2, EDGES))).sum().backward()
+    assert counts["small"] > 0

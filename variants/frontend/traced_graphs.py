@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import torch
 from torch import Tensor
 
+from hetune.variants.fork_locks import new_lock
 from hetune.variants.frontend.tracing.layer import Traced
 from hetune.variants.frontend.tracing.node_order import NodeOrder
 from hetune.variants.graph.hetero import HeteroGraph
@@ -46,7 +46,7 @@ _GRAPHS: WeakValueDictionary[tuple[int, tuple[int, int | None], int], HeteroGrap
     WeakValueDictionary()
 )
 """Graphs that layers of a model may share, by the edge_index, the nodes and the edges."""
-_SHARING = threading.Lock()
+_SHARING = new_lock()
 """Held while a layer looks for a graph to share and makes it its own."""
 
 

@@ -1,12 +1,13 @@
 """What is built when it is asked for: kept, until it is released; timed and accounted for."""
 
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
 import torch
+
+from hetune.variants.fork_locks import new_lock, new_rlock
 
 _T = TypeVar("_T")
 
@@ -26,7 +27,7 @@ class Steps:
         """Starts with nothing built."""
         self.build_seconds: dict[str, float] = {}
         self.builds = 0
-        self._lock = threading.RLock()
+        self._lock = new_rlock()
         self._built: dict[str, Any] = {}
         self._weakly_held: dict[str, Callable[[], Any]] = {}
         self._released: list[weakref.ref[torch.Tensor]] = []
@@ -88,7 +89,7 @@ class IndexRetention:
 
     def __init__(self) -> None:
         """Starts with none."""
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._members: weakref.WeakSet[Steps] = weakref.WeakSet()
         self._is_released = False
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
+
+from hetune.variants.fork_locks import new_rlock
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
@@ -35,7 +36,7 @@ class GraphState:
         self._values: dict[tuple[object, object], Any] = {}
         self._owned: WeakKeyDictionary[object, dict[tuple[object, object], Any]]
         self._owned = WeakKeyDictionary()
-        self._lock = threading.RLock()
+        self._lock = new_rlock()
         self.is_by_counts = True
         """Whether all values that were ever kept are: see `GraphSlot`."""
 

@@ -1,16 +1,16 @@
 """The registry that a process shares."""
 
 import ctypes
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 
+from hetune.variants.fork_locks import new_lock
 from hetune.variants.registry.records import KernelSource
 from hetune.variants.registry.store import Registry
 
 _default: Registry | None = None
-_default_mutex = threading.Lock()
+_default_mutex = new_lock()
 
 
 def default_registry() -> Registry:

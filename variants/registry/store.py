@@ -7,7 +7,6 @@ import os
 import shlex
 import shutil
 import tempfile
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
@@ -19,6 +18,7 @@ from pathlib import Path
 import platformdirs
 
 from hetune.variants.errors import CompileError
+from hetune.variants.fork_locks import new_lock
 from hetune.variants.registry import upkeep
 from hetune.variants.registry.build_jobs import jobs_of, pool_of
 from hetune.variants.registry.folder import DamagedEntryError, FolderUnusableError, KernelFolder
@@ -64,7 +64,7 @@ class Registry:
         self.quota_bytes = quota_bytes
         self._toolchain = toolchain
         self._folder = KernelFolder(self.root)
-        self._mutex = threading.Lock()
+        self._mutex = new_lock()
         self._loaded: dict[str, ctypes.CDLL] = {}
         self._loads = Loads()
         self._temporary: Path | None = None

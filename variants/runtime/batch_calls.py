@@ -7,7 +7,6 @@ gives the same bits.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.backends.cpp.runner import CppRunner
+from hetune.variants.fork_locks import new_lock
 from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.frontend.call import Ids, RepeatReader
 from hetune.variants.frontend.parameters_version import ParametersVersion
@@ -53,7 +53,7 @@ class BatchCalls:
         self._runs, self._policy, self._weights = runs, policy, weights
         self._reader: tuple[Adapter, RepeatReader] | None = None
         self._of_shape: dict[torch.Size, _BoundBatch] = {}
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def result(self, module: nn.Module, args: tuple[Any, ...], last: LastCall) -> Tensor | None:
         """What a call gives; None where it has to go the ordinary way.
@@ -69,17 +69,15 @@ class BatchCalls:
         if call is None or (given := call.edge_batch()) is None:
             return None
         ids, rows = given
-        found = self.of_tables(ids, {**module._parameters, **rows})
-        if found is not None:
-            last.set(self._of_shape[ids[0].shape].variant, None)
-        return found
+        return self.of_tables(ids, {**module._parameters, **rows}, last)
 
-    def of_tables(self, ids: Ids, tables: _Tables) -> Tensor | None:
+    def of_tables(self, ids: Ids, tables: _Tables, last: LastCall | None = None) -> Tensor | None:
         """As `result`, for a layer that is nothing but its program.
 
         Args:
             ids: What the call gives for sources, destinations and types.
             tables: Likewise for the program's features and the layer's weights, by name.
+            last: Told what ran, if it is there.
         """
         if type(ids[0]) is not Tensor or not is_plain("cpu") or global_hooks.are_registered():
             return None
@@ -87,9 +85,12 @@ class BatchCalls:
         if bound is None or not self._lock.acquire(blocking=False):
             return None
         try:
-            return bound.run(ids) if bound.place(tables) else None
+            found = bound.run(ids) if bound.place(tables) else None
         finally:
             self._lock.release()
+        if found is not None and last is not None:
+            last.set(bound.variant, None)
+        return found
 
     def learn(self, prepared: SupportedCall, args: tuple[Any, ...]) -> None:
         """Makes ready for calls like one that ran the ordinary way.
@@ -106,7 +107,10 @@ class BatchCalls:
             return
         ids, rows = given
         with self._lock:
-            known = self._of_shape.pop(ids[0].shape, None)
+            known = self._of_shape.get(ids[0].shape)
+            if known is not None and known.is_now({**adapter.module._parameters, **rows}):
+                return  # it was at work
+            self._of_shape.pop(ids[0].shape, None)
             is_kept = known is not None and self._runs.kept(known.batch, self._policy)
             batch = known.batch if known is not None and is_kept else call.graph()
             chosen = self._runs.kept(batch, self._policy)
@@ -194,6 +198,10 @@ class _BoundBatch:
         found = cls(batch, chosen.variant.id, run, in_place, tables, fixed)
         found._made = (weights.version, [*own]) if made else None
         return found
+
+    def is_now(self, tables: _Tables) -> bool:
+        """Whether nothing but ids is in the way of running with these."""
+        return self._limits == thread_limits() and self.place(tables)
 
     def place(self, tables: _Tables) -> bool:
         """Makes the next run read these, if it can."""

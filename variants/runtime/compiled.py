@@ -27,7 +27,6 @@ from hetune.variants.kernel.precision import Precision
 from hetune.variants.plan.variants import Variant
 from hetune.variants.registry.openmp import survive_forks
 from hetune.variants.runtime import fallback, global_hooks
-from hetune.variants.runtime.batch_calls import BatchCalls
 from hetune.variants.runtime.call_kinds import CallKinds
 from hetune.variants.runtime.call_options import CallOptions
 from hetune.variants.runtime.calls import Policy
@@ -36,13 +35,12 @@ from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.runtime.float32_range import OUTGROWN, OutgrownError, Overflow, may_differ
 from hetune.variants.runtime.graph_break import outside_of_graphs
 from hetune.variants.runtime.graph_ops import GraphCalls, graph_calls
+from hetune.variants.runtime.known_calls import KnownCalls
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.layer_sharing import LayerSharing
 from hetune.variants.runtime.layer_status import LastCall, LayerStatus
 from hetune.variants.runtime.layer_use import LayerUse
 from hetune.variants.runtime.modes import transform
-from hetune.variants.runtime.new_graphs import NewGraphs
-from hetune.variants.runtime.repeated_calls import RepeatedCall
 from hetune.variants.runtime.supported_calls import SupportedCall, supported_call
 from hetune.variants.runtime.training import Training, trains_weights
 from hetune.variants.runtime.warm import Progress, compile_kernels, with_features
@@ -82,10 +80,9 @@ class CompiledLayer(ModuleWrapper):
         self._autocast, self._training = Autocast(), Training(backend)
         self._sharing, self._last = sharing or LayerSharing(), LastCall()
         self._graph_calls: GraphCalls | None = None
-        self._repeated: RepeatedCall | None = None
         self._kinds = CallKinds[CompiledLayer]()
-        self.batches = BatchCalls(self._runs, policy, self._weights)
-        self._new_graphs = NewGraphs(self._runs, policy, self._training, self._weights)
+        self._known = KnownCalls(self._runs, policy, self._training, self._weights)
+        self.batches = self._known.batches
         self.training = module.training
         self.module = module
         found = self._adapted(call)
@@ -177,22 +174,16 @@ class CompiledLayer(ModuleWrapper):
         return global_hooks.run_between(self.module, args, kwargs, without_hooks)
 
     def _run_again(self, args: tuple[Any, ...], options: CallOptions) -> Any:
-        """The result of a call like the last one, and None of any other."""
-        last = self._repeated  # other threads may forget it
-        known = None if last is None else last.supported(self.module, args)
+        """The result of a call like earlier ones, and None of any other."""
+        known = self._known.repeated(self.module, args)
         if known is None or not (options.out is None or known[1].takes_out):
-            return self._run_new(args) if options.are_none else None
+            return self._known.result(self.module, args, self._last) if options.are_none else None
         _, call, graph = known
         try:
             return call.result(graph, self._results(known, options, call.inputs(graph)))
         except OutgrownError:
-            self._repeated = None  # numbers like these may come again, each time to run twice
+            self._known.forget()  # numbers like these may come again, each time to run twice
             return None
-
-    def _run_new(self, args: tuple[Any, ...]) -> Any:
-        """The result of a call that brings edges of its own, like others, and None of any other."""
-        found = self.batches.result(self.module, args, self._last)
-        return self._new_graphs.result(self.module, args, self._last) if found is None else found
 
     def _run_once(
         self,
@@ -215,13 +206,8 @@ class CompiledLayer(ModuleWrapper):
             if isinstance(found, Unsupported):
                 return self._fall_back(original, found, args, kwargs, options)
             if not kwargs:
-                if self._last.repeats(prepared[2]) or self._new_graphs.has_seen(args):
-                    if not self._last.has_gradients:
-                        self._repeated = RepeatedCall.of(*prepared, args)
-                elif options.are_none:
-                    self._new_graphs.learn(prepared, args, self._promoted, self._last)
-                if options.are_none and not self._last.has_gradients:
-                    self.batches.learn(prepared, args)
+                has_options = not options.are_none
+                self._known.learn(prepared, args, self._promoted, self._last, has_options)
             return found
         without_out = options._replace(out=None)
         rows = self._fall_back(original, Unsupported(OUTGROWN), args, kwargs, without_out)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hetune.variants.fork_locks import new_rlock
 from hetune.variants.frontend.call import Call
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import synchronize
@@ -36,7 +37,7 @@ class GraphCache:
         self._shared = shared
         self._graphs: OrderedDict[_Key, _Entry] = shared._graphs if shared else OrderedDict()
         # A tensor may die, and take its graph along, while this thread holds the lock.
-        self._lock: threading.RLock = shared._lock if shared else threading.RLock()
+        self._lock: threading.RLock = shared._lock if shared else new_rlock()
 
     def graph(
         self,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import statistics
-import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+from hetune.variants.fork_locks import new_lock
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.runtime.calls import Calls
 from hetune.variants.runtime.choice import Choice, Decision
@@ -28,7 +28,7 @@ class _Recent(Generic[_Key, _Value]):
 
     def __init__(self) -> None:
         self._values: OrderedDict[_Key, _Value] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def of(self, key: _Key, build: Callable[[], _Value]) -> _Value:
         with self._lock:
@@ -80,7 +80,7 @@ class LayerUse:
         self._watches: dict[tuple[str, int, bool], ThreadWatch | None] = {}
         self._replays_pay: dict[tuple[str, int | None], bool] = {}
         self._replays: Replays | None = None
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def calls(self, memory_limit: int | None, weights_change: bool = False) -> Calls:
         """The calls with a memory limit in bytes, or without one, and as many threads as now.

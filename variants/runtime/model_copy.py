@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import MethodType
 from typing import Any
 
 from torch import nn
+
+from hetune.variants.fork_locks import new_lock
 
 
 class ModelCopy:
@@ -34,7 +35,7 @@ class ModelCopy:
         self.original = original
         self._replacement = replacement
         self._copied: dict[nn.Module, _Copied] = {}
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self.module = self._copy(original)
 
     def follow(self) -> None:

@@ -59,7 +59,7 @@ class NewGraphs:
         self._runs, self._policy, self._training, self._weights = runs, policy, training, weights
         self._calls: dict[bool, CallsAlike] = {}
         self._sizes: dict[tuple[int, ...], SmallCalls] = {}
-        self._without: set[GradientRunner] = set()
+        self._without: set[tuple[GradientRunner, tuple[int, ...]]] = set()
         self._seen: OrderedDict[int, weakref.ref[Tensor]] = OrderedDict()
         self._rows: weakref.ref[Tensor] | None = None
 
@@ -159,13 +159,14 @@ class NewGraphs:
         found = self._training.parameters(adapter, call, call.inputs(graph))
         if isinstance(found, Unsupported) or (runner := found[1]) is None:
             return None
-        if runner in self._without:
+        size = size_of(graph)[:3]
+        if (runner, size) in self._without:
             return None
         if not all(stage.is_ready(graph, in_stages(policy)) for stage in runner.stages):
             return None  # before the first backward of the size
-        gradients = SmallGradients.of(runner, graph, policy, size_of(graph)[:3])
+        gradients = SmallGradients.of(runner, graph, policy, size)
         if gradients is None:
-            self._without.add(runner)
+            self._without.add((runner, size))
         forward = self._forward(variant, graph, {}) if gradients else None
         return SmallTraining(forward, gradients, self._training) if forward and gradients else None
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 
 from hetune.variants.errors import CompileError, InputError
+from hetune.variants.fork_locks import new_lock
 from hetune.variants.runtime.executable import Executable
 
 PATIENCE = 2
@@ -118,7 +118,7 @@ class CudaRecorder:
         return torch.cuda.current_stream()
 
 
-_TURN = threading.Lock()
+_TURN = new_lock()
 """Held by who records."""
 _SIDES: dict[int, Any] = {}
 """A stream to record on for each device: torch has a few, and would soon hand out one in use."""
@@ -173,7 +173,7 @@ class Replays:
 
     def __init__(self, must: bool, recorder: Recorder) -> None:
         self._must, self._recorder = must, recorder
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._last: tuple[Executable, Mapping[str, Tensor]] | None = None
         self._forget()
 

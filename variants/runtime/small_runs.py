@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Mapping
 from time import perf_counter
 from types import MappingProxyType
@@ -14,6 +13,7 @@ from torch import Tensor
 from hetune.variants.backends.base import SCRATCH
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.cpp.reused_launch import ReusedLaunch, place_of_count
+from hetune.variants.fork_locks import new_lock
 from hetune.variants.frontend.call import LooseEdges
 from hetune.variants.graph.float_memory import ELEMENT, allocate
 from hetune.variants.graph.lazy_tensors import materialized
@@ -54,6 +54,7 @@ class SmallRuns:
     ) -> None:
         self._launches, self._index, self._block_nodes = launches, index, block_nodes
         self._plan, self._kept, self._weights = plan, kept, weights
+        self._most_threads = kernel_threads()  # that there is scratch memory for
         self._rows: Mapping[str, Tensor] = {}
         facts, bases = facts_of(plan), {view.name: view.base for view in plan.views}
         self._given = [p for p in plan.program.params if p.role != "weight"]
@@ -192,6 +193,7 @@ class SmallRuns:
 
     def run(self, threads: int) -> bool:
         """Computes the results, and says whether all numbers stayed within float32."""
+        threads = min(threads, self._most_threads)  # a backward may be asked for with more
         overflowed = [launch(threads) for launch in self._launches]
         given, self._rows = self._rows, {}  # the caller's memory is not kept
         if not any(overflowed):
@@ -213,7 +215,7 @@ class TimedRuns:
 
     def __init__(self, variant: Variant, runs: SmallRuns, watch: ThreadWatch | None) -> None:
         self.variant, self._runs, self._watch = variant, runs, watch
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def run(
         self,

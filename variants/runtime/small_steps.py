@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hetune.variants.frontend.adapter import Adapter, Unsupported
+from hetune.variants.frontend.autocast import full_precision
 from hetune.variants.frontend.call import Call, LooseEdges
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime.calls import Policy
@@ -109,16 +110,24 @@ class SmallGradients:
             runner: Computes them.
             values: What it reads, as of `GradientRunner.run`.
         """
+        with full_precision("cpu"):
+            if (found := self._by_stages(edges, runner, values)) is not None:
+                return found
+            ((src, dst, etype, _),) = edges.parts
+            etype = etype if isinstance(etype, Tensor) else torch.zeros_like(src)
+            graph = self._graph([src, dst, etype], sum(edges.nodes))
+            return runner.run(graph, self._policy, values)
+
+    def _by_stages(
+        self, edges: LooseEdges, runner: GradientRunner, values: Mapping[str, Tensor]
+    ) -> dict[str, Tensor] | None:
+        """As `run`; None where numbers outgrow float32."""
         known, turned = dict(values), edges.reversed()
         for stage, runs in zip(runner.stages, self._stages, strict=True):
             weights = weights_of(runs.variant.plan, known, self.types, torch.float32)
             found = runs.run(turned if stage.is_reversed else edges, known, weights)
             if found is None:
-                ((src, dst, etype, _),) = edges.parts
-                etype = etype if isinstance(etype, Tensor) else torch.zeros_like(src)
-                return runner.run(
-                    self._graph([src, dst, etype], sum(edges.nodes)), self._policy, values
-                )
+                return None
             known |= found
         return {
             name: known[str(each)] for name, each in zip(runner.wanted, runner.results, strict=True)

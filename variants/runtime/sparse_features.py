@@ -11,7 +11,6 @@ That a tensor is so is found out when it comes a second time, for it takes a way
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +20,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from hetune.variants.backends.base import Backend
+from hetune.variants.fork_locks import new_rlock
 from hetune.variants.graph.bipartite import BipartiteGraph
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.passes.given_products import GivenProducts, given_products, sparse_product
@@ -173,7 +173,7 @@ class _Known:
 
 
 _KNOWN: MutableMapping[Tensor, _Known] = WeakTensorKeyDictionary()
-_LOCK = threading.RLock()
+_LOCK = new_rlock()
 
 
 def _entries_of(rows: Tensor) -> SparseEntries | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import Protocol
 
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hetune.variants.fork_locks import new_lock
 from hetune.variants.graph.float_memory import ELEMENT, HUGE_PAGE, aligned, allocate
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
@@ -34,7 +34,7 @@ class Workspace:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = new_lock()
         self.results = ReusedMemory()
         self._arena = self._scratch = _NOTHING
         self._slices: weakref.WeakKeyDictionary[Sliced, dict[str, Tensor]] = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, MutableMapping
 from typing import Any, TypeGuard, TypeVar
 
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from hetune.variants.fork_locks import new_rlock
 from hetune.variants.graph.tensor_identity import sample_of
 
 _T = TypeVar("_T")
@@ -20,7 +20,7 @@ _PARTS: dict[torch.layout, tuple[Callable[[Tensor], Tensor], ...]] = {
 }
 _MADE: MutableMapping[Tensor, dict[object, tuple[object, Any]]] = WeakTensorKeyDictionary()
 """For each sparse tensor what was made of it by which function, and how the tensor was then."""
-_LOCK = threading.RLock()
+_LOCK = new_rlock()
 
 
 def is_sparse(value: object) -> TypeGuard[Tensor]:
