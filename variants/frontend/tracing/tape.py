@@ -95,7 +95,7 @@ class Tape(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        kwargs = in_doubles(func, args, kwargs or {}) if self.is_of_doubles else kwargs or {}
+        kwargs = kwargs or {}
         for kind in types:
             if not issubclass(kind, Tensor):  # a user's, which calls functions of its parts
                 with self:
@@ -202,8 +202,10 @@ class Tape(TorchFunctionMode):
             return self._size(name, *self._filled(args), **kwargs)
         used = slots_in((args, tuple(kwargs.values())))
         before = self._versions(used)
-        plain = {key: self._filled(value) for key, value in kwargs.items()}
-        found = func(*self._filled(args), **plain)
+        plain, named = self._filled(args), {k: self._filled(value) for k, value in kwargs.items()}
+        if self.is_of_doubles:  # left out of the recording, which calls replay in float32
+            named = in_doubles(func, plain, named)
+        found = func(*plain, **named)
         written = {
             slot for slot, version in self._versions(used).items() if before[slot] != version
         }
