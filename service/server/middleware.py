@@ -22,7 +22,7 @@ from hetune.service.server.rechecking import while_allowed
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ID_BYTES = 16
 _POLICY = 1008  # of a WebSocket that is closed
-_NO_READING = {"http.response.pathsend": {}}
+_NO_READING: dict[str, object] = {"http.response.pathsend": {}}
 """What makes the route of a file send its path in place of what it would have to read."""
 _log = logging.getLogger(__name__)
 
