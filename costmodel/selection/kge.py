@@ -223,7 +223,7 @@ class ScoreFunction:
         read = captured(self._function)
 
         def call(layer: CompiledLayer) -> tuple[Tensor, BatchCalls]:
-            return layer.forward(*triples, *entities), layer.batches
+            return layer.forward(*triples, *entities), layer._known.batches
 
         scores, batches = self._layers.run(
             (read, given.kind),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from hetune.variants.frontend.layers import rgcn_program
@@ -16,6 +17,7 @@ from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.choice import choose
 from hetune.variants.runtime.cost_estimates import RooflineEstimator
 from hetune.variants.runtime.domain import Domain, split_relations
+from hetune.variants.runtime.memory import layout_of
 from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
 from hetune.variants.runtime.table import CandidateTable
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
@@ -54,6 +56,26 @@ def test_scores_stay_on_edges_only_where_rows_of_sources_fit_no_cache():
         assert ("(pays where rows" in str(choice)) is not is_chosen
     [alone] = (v for v in variants if v.id == first)
     assert choose((alone,), graph, RooflineEstimator()).id == first
+
+
+class OfferingOne(RooflineEstimator):
+    """Offers the variant alone that holds most."""
+
+    def estimate(self, table, domain, threads):
+        found = super().estimate(table, domain, threads)
+        holds = [layout_of(v.plan, v.schedules, domain).peak_bytes for v in table.variants]
+        return replace(found, offered=np.arange(len(holds)) == np.argmax(holds))
+
+
+def test_where_none_that_is_offered_fits_the_fastest_of_the_others_runs():
+    graph = fan_out(40000)
+    expected = choose(VARIANTS, graph, RooflineEstimator())
+    most = max(expected.candidates, key=lambda c: c.peak_bytes)
+    alone = choose(VARIANTS, graph, OfferingOne())
+    assert alone.id == most.id != expected.id
+    assert alone.reason.startswith("the only plan")
+    found = choose(VARIANTS, graph, OfferingOne(), memory_limit=most.peak_bytes - 1)
+    assert (found.id, found.reason) == (expected.id, expected.reason)
 
 
 @pytest.mark.parametrize("name", AWKWARD)

@@ -45,6 +45,8 @@ def test_attributes_are_those_of_the_module(fast, rgat):
     assert fast.get_parameter("weight") is rgat.weight
     assert hasattr(fast, "propagate")
     assert not hasattr(fast, "nothing_of_that_name")
+    rgat.batches = 3
+    assert fast.batches == 3
     assert {"heads", "weight", "reset_parameters", "explain", "variants"} <= set(dir(fast))
     with pytest.raises(AttributeError, match="'RGATConv' object has no attribute 'headz'"):
         fast.headz  # noqa: B018

@@ -296,7 +296,9 @@ def is_replayed(
 def _reason(
     scored: Scored, best: int, memory_limit: int | None, replays: bool, expected_runs: float
 ) -> str:
-    seconds = scored.estimates.comparable(scored.seconds(replays))
+    seconds = scored.seconds(replays)
+    if scored.is_offered(scored.ids[best]):
+        seconds = scored.estimates.comparable(seconds)
     source = scored.estimates.predictors
     where = "a GPU" if scored.table.device == "cuda" else _counted(kernel_threads(), "thread")
     where += " as one CUDA graph" * replays
@@ -321,7 +323,8 @@ def _reason(
             "ones need more"
         )
     plans = [variant.plan_id for variant in scored.table.variants]
-    others = [i for i in seconds.argsort(kind="stable") if plans[i] != plans[best]]
+    order = (i for i in seconds.argsort(kind="stable") if math.isfinite(seconds[i]))
+    others = [i for i in order if plans[i] != plans[best]]
     if not others:
         return f"the only plan; predicted by {source} for {where}"
     gain = seconds[others[0]] / seconds[best] if seconds[best] else 1.0  # nothing to do at all

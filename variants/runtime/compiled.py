@@ -58,7 +58,6 @@ class CompiledLayer(ModuleWrapper):
         module: The original module. Its attributes and methods are this module's, too.
         variants: Ids of the promoted variants; empty as long as the module is not supported.
         vocabulary: Names of the types that the weights are for, in their order, where it was told.
-        batches: What runs on batches of edges.
     """
 
     def __init__(
@@ -82,7 +81,6 @@ class CompiledLayer(ModuleWrapper):
         self._graph_calls: GraphCalls | None = None
         self._kinds = CallKinds[CompiledLayer]()
         self._known = KnownCalls(self._runs, policy, self._training, self._weights)
-        self.batches = self._known.batches
         self.training = module.training
         self.module = module
         found = self._adapted(call)

@@ -121,14 +121,14 @@ class Scored:
             way, position = place
             return self.fits(position, memory_limit, ways[way])
 
-        first = int(costs.argmin())
-        by_cost = [first] if memory_limit is None else costs.argsort(None, "stable").tolist()
+        ranked = self.estimates.comparable(costs)
+        by_cost = np.lexsort((costs.ravel(), ranked.ravel())).tolist()
         best = next(filter(fits, (divmod(place, len(self.ids)) for place in by_cost)), None)
         if best is not None:
             instead = self.estimates.default
             default = [] if instead is None else [(way, instead) for way in range(len(ways))]
             bound = self.estimates.tie_with(best[1]) * costs[best]
-            tied = [place for place in default if costs[place] <= bound and fits(place)]
+            tied = [place for place in default if ranked[place] <= bound and fits(place)]
             way, position = min(tied, key=costs.__getitem__, default=best)
             return position, ways[way]
         holds = [self.peak_bytes(position, ways[0]) for position in range(len(self.ids))]
@@ -146,7 +146,8 @@ class Scored:
 
     def _cost(self, prepare: np.ndarray, expected_runs: float, replays: bool) -> np.ndarray:
         once = prepare + replays * RECORDING_RUNS * self.estimates.seconds
-        return self.estimates.comparable(self.seconds(replays) + once / expected_runs)
+        found: np.ndarray = self.seconds(replays) + once / expected_runs
+        return found
 
 
 def scored_on(
