@@ -202,10 +202,10 @@ class Tape(TorchFunctionMode):
             return self._size(name, *self._filled(args), **kwargs)
         used = slots_in((args, tuple(kwargs.values())))
         before = self._versions(used)
-        plain, named = self._filled(args), {k: self._filled(value) for k, value in kwargs.items()}
+        plain: Mapping[str, Any] = {key: self._filled(value) for key, value in kwargs.items()}
         if self.is_of_doubles:  # left out of the recording, which calls replay in float32
-            named = in_doubles(func, plain, named)
-        found = func(*plain, **named)
+            plain = in_doubles(func, self._filled(args), plain)
+        found = func(*self._filled(args), **plain)
         written = {
             slot for slot, version in self._versions(used).items() if before[slot] != version
         }
