@@ -175,6 +175,8 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
     if options.save:
         save(model, options.save)
         console.print(f"saved the model that was judged in {options.save}")
+        if model.manifest.machine == MachineModel():
+            console.print("its rates are the default ones: HETUNE_MODELS names no calibration")
     return 0
 
 

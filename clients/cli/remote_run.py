@@ -32,13 +32,14 @@ def run(
 ) -> None:
     """Run a model part by part between a service's requests, wait, and write its rows.
 
-    The run goes on where this is interrupted; the same command waits for it again. In the end it is
-    deleted from the service.
+    The run goes on where this is interrupted; the same command waits for it again. It is deleted
+    from the service in the end, unless it was there before this command.
     """
     if out.suffix != ".npy":
         raise InputError(f"--out: {out} is no .npy file: name one")
     check_writable(out)
     with connected(url) as client, console.progress_bar("edges", left=True) as update:
+        known = {run.id for run in client.runs.list().runs}
         found = client.runs.submit(model, graph, features, version=version)
         while found.finished is None:
             update(found.edges_done, found.edges)
@@ -48,6 +49,7 @@ def run(
             raise ServiceError(f"the run {found.id} has failed: {found.error}")
         with replacing(out) as file:
             client.runs.save_rows(found.id, file)
-        client.runs.delete(found.id)
+        if found.id not in known:
+            client.runs.delete(found.id)
     shape = [found.nodes, found.width]
     console.out().print(f"wrote {shape} float32 to {out}", markup=False, soft_wrap=True)

@@ -87,9 +87,6 @@ class Estimator:
             raise ModelError(f"this {type(self).__name__} is not fitted: call fit first")
         return self.fitted_
 
-    def _raw(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
-        return self._known.predict(X)
-
 
 def table_of(X: ArrayLike) -> NDArray[np.float32]:
     """Features as trees read them."""

@@ -80,7 +80,7 @@ class ErrorQuantiles(Estimator):
         for part in np.unique(parts):
             held = parts == part
             self._fit_bounds(table[~held], errors[~held], counts[~held])
-            low, high = self._raw(table[held]).astype(np.float64).T
+            low, high = self._known.predict(table[held]).astype(np.float64).T
             beyond[held] = np.maximum(low - errors[held], errors[held] - high)
         self.widening_ = _quantile(beyond, counts, self.coverage)
         self._fit_bounds(table, errors, counts)
@@ -88,7 +88,7 @@ class ErrorQuantiles(Estimator):
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Lower and upper bound of log(measured / predicted) [rows, 2]."""
-        bounds = np.sort(self._raw(table_of(X)).astype(np.float64).reshape(-1, 2), axis=1)
+        bounds = np.sort(self._known.predict(table_of(X)).astype(np.float64).reshape(-1, 2), axis=1)
         bounds += (-self.widening_, self.widening_)
         # A negative widening can carry one bound past the other: both become their middle.
         middle = bounds.mean(axis=1)

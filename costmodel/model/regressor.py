@@ -85,7 +85,7 @@ class LaunchRegressor(Estimator):
 
     def predict(self, X: ArrayLike, *, roofline: ArrayLike) -> NDArray[np.float64]:
         """Seconds of rows [rows], given their features and the roofline model's seconds."""
-        seconds = np.exp(self._raw(table_of(X)).astype(np.float64))
+        seconds = np.exp(self._known.predict(table_of(X)).astype(np.float64))
         return seconds * vector_of(roofline) if self.target == Target.RATIO else seconds
 
     def contributions(self, X: ArrayLike, *, roofline: ArrayLike) -> NDArray[np.float64]:

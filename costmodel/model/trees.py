@@ -1,7 +1,7 @@
 """Regression trees in arrays, summed and explained in C++ (`trees.cpp`).
 
 They are XGBoost's, and say of a row to the bit what XGBoost says: see `booster`. A choice needs no
-XGBoost, whose import and files take a quarter of a second.
+XGBoost, which is slow to import.
 """
 
 from __future__ import annotations

@@ -357,10 +357,18 @@ class Selector:
             replays = _finite(replays + model.run_seconds)
         else:
             offered = table.offered(batch.columns, self.machine)
-        default, lacking = table.default, model.lacks(batch.families)
-        agreed = faster_by_roofline(table.totals(roofline * runs), default)
-        ties = default, model.tie, agreed
-        return CostEstimates(seconds, launches, prepare, LEARNED, replays, *ties, lacking, offered)
+        return CostEstimates(
+            seconds,
+            launches,
+            prepare,
+            LEARNED,
+            replays=replays,
+            default=table.default,
+            tie=model.tie,
+            agreed=faster_by_roofline(table.totals(roofline * runs), table.default),
+            lacking=model.lacks(batch.families),
+            offered=offered,
+        )
 
     def _report(self, why: Exception | str) -> None:
         known = isinstance(why, str | HetuneError)

@@ -14,7 +14,7 @@ from hetune.service.http.dispatcher import Dispatcher
 
 FOLLOW_SECONDS, SAMPLE_SECONDS = 0.5, 0.2
 RUN_SECONDS, LOOK_SECONDS = 0.1, 2.0
-"""How often it is looked for runs that were submitted here, and for those of other processes."""
+"""How often to look for runs that were submitted here, and for those of other processes."""
 _log = logging.getLogger(__name__)
 
 

@@ -22,6 +22,8 @@ from hetune.service.server.rechecking import while_allowed
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ID_BYTES = 16
 _POLICY = 1008  # of a WebSocket that is closed
+_NO_READING: dict[str, object] = {"http.response.pathsend": {}}
+"""What makes the route of a file send its path in place of what it would have to read."""
 _log = logging.getLogger(__name__)
 
 
@@ -61,7 +63,7 @@ class Middleware:
             state[PAGE] = problem_page
         is_head = scope["method"] == "HEAD"
         answer = _Answer(id, is_head, receive, send)
-        served = {**scope, "method": "GET"} if is_head else scope
+        served = {**scope, "method": "GET", "extensions": _NO_READING} if is_head else scope
         token = request_id.set(id)
         try:
             await self._serve(served, answer)
@@ -117,6 +119,7 @@ class _Answer:
             self.status = event["status"]
             event["headers"] = [*event.get("headers", ()), (b"x-request-id", self._id)]
         elif self._is_head:
-            event = {**event, "body": b""}
+            more = event.get("more_body", False)
+            event = {"type": "http.response.body", "body": b"", "more_body": more}
         self.size += len(event.get("body", b""))
         await self._send(event)

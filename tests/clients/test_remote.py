@@ -112,7 +112,7 @@ def test_outputs_are_those_of_the_client(remote, url, files, tmp_path, features)
     assert (metadata["model"], metadata["graph_fingerprint"]) == ("m", id)
 
 
-def test_a_run_in_parts_is_written_and_deleted(remote, url, tmp_path):
+def test_a_run_in_parts_is_written_and_deleted_if_it_is_new(remote, url, tmp_path):
     with Client(url, key="sesame") as client:
         id = client.upload_graph(GRAPH)
         client.put_features(id, "x", X)
@@ -122,6 +122,9 @@ def test_a_run_in_parts_is_written_and_deleted(remote, url, tmp_path):
         rows = expected(url, X).out.numpy()
         np.testing.assert_allclose(np.load(tmp_path / "out.npy"), rows, rtol=1e-5, atol=1e-6)
         assert client.runs.list().runs == ()
+        of_others = client.runs.submit("m", id, "x")
+        assert remote("run", "m", id, "x", "--out", tmp_path / "again.npy").exit_code == 0
+        assert np.array_equal(np.load(tmp_path / "again.npy"), client.runs.rows(of_others.id))
     refused = remote("run", "m", id, "y", "--out", tmp_path / "none.npy")
     assert (refused.exit_code != 0, "has no features" in refused.stderr) == (True, True)
     assert not (tmp_path / "none.npy").exists()

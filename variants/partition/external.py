@@ -87,11 +87,11 @@ def partition_edges(
         kinds = _placed(source, columns, bounds, starts, offsets)
         if identity_of(source.path) != identity:
             raise _changed(source)
-        for column, name in zip(columns, files, strict=True):
+        for column, file in zip(columns, files, strict=True):
             assert isinstance(column, np.memmap)
             column.flush()
-            with name.open("rb") as file:
-                os.fsync(file.fileno())
+            with file.open("rb") as written:
+                os.fsync(written.fileno())
         _types(kinds, num_etypes, len(node_counts), source).save(target / TYPES)
         stats = _relation_stats(columns, bounds, starts, num_etypes)
         record = {

@@ -123,7 +123,7 @@ def run_on(
         layer.layer.check_graph(partitions.types)
         if variant is not None:
             check_variant(variant, layer.layer.variants)
-    work = path.with_name(f"{path.name}.work")
+    work = work_folder(path)
     run = {
         "format": 2,
         "graph": [partitions.digest, digest_of(partitions.bounds)],
@@ -182,6 +182,11 @@ def rows_of(given: RowsLike, num_nodes: int | None) -> np.ndarray | RowStream:
     found = RowStream(Path(given))
     check_rows(found.shape[0], num_nodes)
     return found
+
+
+def work_folder(out: Path) -> Path:
+    """Where a run keeps what is finished, until all of its rows are."""
+    return out.with_name(f"{out.name}.work")
 
 
 @dataclass(slots=True)

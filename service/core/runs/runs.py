@@ -22,7 +22,7 @@ from hetune.costmodel.selection.champion import ChampionFollower
 from hetune.service.core.formats.documents import parse
 from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.models.engine import Engine
-from hetune.service.core.models.models import ModelStore
+from hetune.service.core.models.models import Model, ModelStore
 from hetune.service.core.runs.documents import RunDocument, RunList, RunRequest, RunState
 from hetune.service.core.runs.layers import layers_of
 from hetune.service.core.runs.sources import RunInputs, RunSources
@@ -43,7 +43,7 @@ from hetune.variants.partition.layers import PartitionedLayer
 from hetune.variants.partition.on_ray import on_ray
 from hetune.variants.partition.part_run import PartInputs
 from hetune.variants.partition.row_files import open_rows
-from hetune.variants.partition.run import run_on
+from hetune.variants.partition.run import run_on, work_folder
 
 RUN_PATTERN = r"[0-9a-f]{32}"
 MOST_WAITING, MOST_KEPT = 16, 100
@@ -66,7 +66,7 @@ class _Prepared:
     """What a run needs, and the id of what it gives."""
 
     id: str
-    version: int
+    model: Model
     layers: tuple[PartitionedLayer, ...]
     inputs: RunInputs
 
@@ -138,8 +138,8 @@ class Runs:
             check_limit("bytes of runs on disk", total, self._limits.stored_bytes)
             new = RunDocument(
                 id=made.id,
-                model=request.model.partition("@")[0],
-                version=made.version,
+                model=made.model.name,
+                version=made.model.version,
                 graph=request.graph,
                 features=request.features,
                 state=RunState.waiting,
@@ -266,7 +266,7 @@ class Runs:
         stamp = self._models.stamp(found.name, found.version)
         what = [found.name, found.version, stamp, graph, features, inputs.identity]
         id = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]
-        return _Prepared(id, found.version, layers, inputs)
+        return _Prepared(id, found, layers, inputs)
 
     def _executor(self, compute: Compute) -> AbstractContextManager[Executor]:
         return _BetweenRequests(compute) if self._ray is None else on_ray(self._ray)
@@ -299,16 +299,13 @@ class Runs:
 
     def _clear(self, id: str) -> None:
         self._rows(id).unlink(missing_ok=True)
-        shutil.rmtree(self._work(id), ignore_errors=True)
+        shutil.rmtree(work_folder(self._rows(id)), ignore_errors=True)
 
     def _record(self, id: str) -> Path:
         return self.folder.root / f"{id}.json"
 
     def _rows(self, id: str) -> Path:
         return self.folder.root / f"{id}.npy"
-
-    def _work(self, id: str) -> Path:
-        return self.folder.root / f"{id}.npy.work"
 
 
 class _BetweenRequests(InOrder):
