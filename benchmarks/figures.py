@@ -104,13 +104,18 @@ def kernels() -> str:
 
 
 def new_graphs(kind: str) -> str:
-    """The least and the most over layers: ms that new graphs add to runs ("added"), or how many
-    times as fast as PyG's steps of training on them are ("step")."""
-    numbers = {}
-    for name, s in result("indexing_xeon")["new_graphs"]["seconds"].items():
-        found = (s["new"] - s["again"]) * 1e3 if kind == "added" else s["pyg_step"] / s["step"]
-        numbers[f"{found:.2f} ({name.removesuffix('Conv')})"] = found
-    return f"{min(numbers, key=numbers.__getitem__)} to {max(numbers, key=numbers.__getitem__)}"
+    """The least and the most over layers.
+
+    Args:
+        kind: "added" (ms that a new graph adds to a run) or "step" (how many times as fast as
+            PyG's a step of training on one is).
+    """
+    found = {
+        name: (s["new"] - s["again"]) * 1e3 if kind == "added" else s["pyg_step"] / s["step"]
+        for name, s in result("indexing_xeon")["new_graphs"]["seconds"].items()
+    }
+    ends = (pick(found, key=found.__getitem__) for pick in (min, max))
+    return " to ".join(f"{found[name]:.2f} ({name.removesuffix('Conv')})" for name in ends)
 
 
 FIGURES: dict[str, Callable[..., str]] = {

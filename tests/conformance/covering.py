@@ -52,9 +52,9 @@ def shapes_of(name: str) -> list[tuple[int, int]]:
 
 def each_plan(variant: Variant) -> bool:
     """One block size for each plan: for the interpreter, and for graphs of a single block."""
-    sites = variant.choices.plan.program.sites
-    scores_edges = any(site.choices.edge_scores for site in sites)
-    return scores_edges or variant.choices.schedule.block_nodes == BLOCK_NODES[0]
+    return (
+        variant.choices.plan.scores_edges or variant.choices.schedule.block_nodes == BLOCK_NODES[0]
+    )
 
 
 def _is_dense(name: str, width: int, heads: int) -> bool:

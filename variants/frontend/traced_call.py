@@ -91,7 +91,8 @@ def read_in_float32(
     return replace(found, given_dtype=dtypes.pop()) if dtypes else found
 
 
-_DEVICES, _FEW = ("cpu", "cuda"), 2
+_DEVICES = ("cpu", "cuda")
+_FEW = 2
 """Fewer rows than this may be broadcast to others, so they say nothing about shapes."""
 
 
