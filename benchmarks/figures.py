@@ -8,7 +8,6 @@ of `FIGURES`, arguments are separated by `;`. `value;FILE;key/key;.3f` prints on
 The pictures of slowdowns are written to docs/slowdown.svg and docs/slowdown-by-graph.svg.
 """
 
-import argparse
 import calendar
 import json
 import re
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import _peer_tables as peers
+from _command_line import command_line
 from _slowdown_picture import by_graph, by_layer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -162,7 +162,7 @@ def outputs() -> dict[Path, str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write what differs, or say so."""
-    line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    line = command_line(__doc__)
     line.add_argument("--check", action="store_true", help="write nothing")
     options = line.parse_args(arguments)
     wanted = outputs()

@@ -1,18 +1,19 @@
-"""What indexing costs: all indexes of a large graph, those that RGCN's hybrid plan needs, and all
-that a call with a new small graph takes beyond one with the same graph again.
+"""What indexing costs, of a large graph and of new small ones.
 
-python benchmarks/indexing.py [--edges 5000000] [--nodes 1000000] [--etypes 100]
+    python benchmarks/indexing.py [--edges 5000000] [--nodes 1000000] [--etypes 100]
+
+Measures all indexes of the large graph, those that RGCN's hybrid plan needs, and what a call with a
+new small graph takes beyond one with the same graph again.
 """
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from _command_line import command_line
 from _machine import set_threads, write_record
 from _measure import seconds_of
 from torch import Tensor
@@ -27,7 +28,6 @@ from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 
-_RESULTS = Path(__file__).parent / "results"
 _BLOCK_NODES = 64
 _WARM = 8
 _NAMES = (
@@ -158,15 +158,13 @@ def _summary(seconds: Sequence[float]) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and keep."""
-    line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    line = command_line(__doc__, "indexing")
     line.add_argument("--edges", type=int, default=5_000_000)
     line.add_argument("--nodes", type=int, default=1_000_000)
     line.add_argument("--etypes", type=int, default=100)
-    line.add_argument("--threads", type=int, default=torch.get_num_threads())
     line.add_argument("--rounds", type=int, default=7)
     line.add_argument("--small-edges", type=int, default=1000, help="of new graphs")
     line.add_argument("--new-graphs", type=int, default=200, help="how many")
-    line.add_argument("--out", type=Path, default=_RESULTS / "indexing.json")
     options = line.parse_args(arguments)
     set_threads(options.threads)
     size = {name: getattr(options, name) for name in ("edges", "nodes", "etypes")}

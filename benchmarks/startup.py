@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parent / "results" / "startup.json"
+from _command_line import RESULTS, command_line, names, numbers
+
 LIMIT_MS = 200.0
 
 
@@ -54,16 +55,16 @@ def _programs(layers: Sequence[str], widths: Sequence[int]) -> list[Any]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compile, start processes, print, write the JSON."""
-    line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    line.add_argument("--layers", default="rgcn,rgat,hgt")
-    line.add_argument("--widths", default="32,64,128")
+    line = command_line(__doc__)
+    line.add_argument("--layers", type=names, default=["rgcn", "rgat", "hgt"])
+    line.add_argument("--widths", type=numbers, default=[32, 64, 128])
     line.add_argument("--starts", type=int, default=7)
     line.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    line.add_argument("--out", type=Path, default=RESULTS)
+    line.add_argument("--out", type=Path, default=RESULTS / "startup.json")
     line.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = sys.argv[1:] if arguments is None else arguments
     options = line.parse_args(arguments)
-    layers, widths = options.layers.split(","), [int(width) for width in options.widths.split(",")]
+    layers, widths = options.layers, options.widths
     if options.child:
         print(json.dumps(start_warm(layers, widths)))
         return 0

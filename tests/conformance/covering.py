@@ -52,9 +52,8 @@ def shapes_of(name: str) -> list[tuple[int, int]]:
 
 def each_plan(variant: Variant) -> bool:
     """One block size for each plan: for the interpreter, and for graphs of a single block."""
-    return (
-        variant.choices.plan.scores_edges or variant.choices.schedule.block_nodes == BLOCK_NODES[0]
-    )
+    choices = variant.choices
+    return choices.plan.scores_edges or choices.schedule.block_nodes == BLOCK_NODES[0]
 
 
 def _is_dense(name: str, width: int, heads: int) -> bool:
