@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from hetune.variants.backends.base import Backend
-from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import MemoryLimitError, ProgramError
 from hetune.variants.graph.float_memory import zeros_like_rows
@@ -27,13 +26,13 @@ from hetune.variants.program.interpret import interpret_results
 from hetune.variants.program.limitation import limitation
 from hetune.variants.program.nodes import End, Program, Space, Type, operands
 from hetune.variants.runtime.calls import Policy
-from hetune.variants.runtime.choice import Choice, Chosen
+from hetune.variants.runtime.choice import Choice
 from hetune.variants.runtime.domain import split_relations
 from hetune.variants.runtime.edge_rows import EdgeOrders, OrderedRows, in_graph_order
 from hetune.variants.runtime.float32_range import Overflow, may_differ
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.plan_inputs import weights_of
-from hetune.variants.runtime.small_runs import SmallRuns, TimedRuns
+from hetune.variants.runtime.small_runs import TimedRuns
 from hetune.variants.runtime.warm import Progress, compile_kernels
 
 _Done = TypeVar("_Done")
@@ -148,25 +147,18 @@ class StageRunner:
             return True
         return self._runs.of_size(self._graph(graph), policy) is not None
 
-    def small_runs(
-        self, graph: HeteroGraph, policy: Policy, size: tuple[int, ...]
-    ) -> TimedRuns | None:
+    def small_runs(self, graph: HeteroGraph, policy: Policy) -> TimedRuns | None:
         """What runs it on new graphs like one; None where they take a graph object.
 
         Args:
             graph: Of a layer's call.
             policy: How it chooses.
-            size: The graph's.
         """
-        graph, backend = self._graph(graph), self._runs.backend
-        if self._is_interpreted or not isinstance(backend, CppBackend):
+        if self._is_interpreted:
             return None
-        if (variant := self._variants.get(self._runs.of_size(graph, policy) or "")) is None:
-            return None
-        types = graph.num_ntypes, graph.num_etypes
-        runs = SmallRuns.of(variant, types, backend, {}, size)
-        watch = self._runs.watch(Chosen(variant), graph)
-        return None if runs is None else TimedRuns(variant, runs, watch)
+        graph = self._graph(graph)
+        variant = self._variants.get(self._runs.of_size(graph, policy) or "")
+        return TimedRuns.of(self._runs, variant, graph, {}) if variant else None
 
     def _graph(self, graph: HeteroGraph) -> HeteroGraph:
         return reversed_graph(graph) if self.is_reversed else graph

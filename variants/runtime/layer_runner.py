@@ -264,13 +264,13 @@ class LayerRunner:
 
     def _keep(self, graph: HeteroGraph, chosen: Chosen, policy: Policy, bound: BoundRun) -> None:
         """Keeps with a batch of edges what runs on it: the next ones have nothing to choose."""
-        graph.state.of(_CHOSEN, self.demands(policy), lambda: replace(chosen, bound=bound))
+        graph.state.of(_CHOSEN, self._demands(policy), lambda: replace(chosen, bound=bound))
 
     def kept(self, graph: HeteroGraph, policy: Policy) -> Chosen | None:
         """What is kept with a batch of edges, if something is."""
-        return graph.state.known(_CHOSEN, self.demands(policy))
+        return graph.state.known(_CHOSEN, self._demands(policy))
 
-    def demands(self, policy: Policy) -> tuple[object, ...]:
+    def _demands(self, policy: Policy) -> tuple[object, ...]:
         """Equal where the same runs on a batch of edges."""
         limits = policy.memory_limit, policy.weights_change
         return self._own, *limits, kernel_threads(), may_use_fewer()

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.frontend.adapter import Unsupported
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.small_index import SMALL
@@ -22,12 +21,11 @@ from hetune.variants.plan.variants import Variant
 from hetune.variants.program.nodes import Space
 from hetune.variants.runtime.alike_calls import CallsAlike, first_of
 from hetune.variants.runtime.calls import Policy
-from hetune.variants.runtime.choice import Chosen
 from hetune.variants.runtime.gradients import GradientRunner, in_stages
 from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.layer_status import LastCall
 from hetune.variants.runtime.size_choices import size_of, size_of_counts
-from hetune.variants.runtime.small_runs import SmallRuns, TimedRuns
+from hetune.variants.runtime.small_runs import TimedRuns
 from hetune.variants.runtime.small_steps import (
     SmallCalls,
     SmallGradients,
@@ -159,12 +157,12 @@ class NewGraphs:
         found = self._training.parameters(adapter, call, call.inputs(graph))
         if isinstance(found, Unsupported) or (runner := found[1]) is None:
             return None
-        size = size_of(graph)[:3]
+        size = size_of(graph)
         if (runner, size) in self._without:
             return None
         if not all(stage.is_ready(graph, in_stages(policy)) for stage in runner.stages):
             return None  # before the first backward of the size
-        gradients = SmallGradients.of(runner, graph, policy, size)
+        gradients = SmallGradients.of(runner, graph, policy)
         if gradients is None:
             self._without.add((runner, size))
         forward = self._forward(variant, graph, {}) if gradients else None
@@ -173,12 +171,7 @@ class NewGraphs:
     def _forward(
         self, variant: Variant, graph: HeteroGraph, weights: Mapping[str, Tensor]
     ) -> TimedRuns | None:
-        program, backend = variant.plan.program, self._runs.backend
+        program = variant.plan.program
         if [program.type_of(name).space for name in program.results] != [Space.NODE]:
             return None
-        if not isinstance(backend, CppBackend):
-            return None
-        types, size = (graph.num_ntypes, graph.num_etypes), size_of(graph)[:3]
-        runs = SmallRuns.of(variant, types, backend, weights, size)
-        watch = self._runs.watch(Chosen(variant), graph)
-        return None if runs is None else TimedRuns(variant, runs, watch)
+        return TimedRuns.of(self._runs, variant, graph, weights)

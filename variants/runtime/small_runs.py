@@ -16,6 +16,7 @@ from hetune.variants.backends.cpp.reused_launch import ReusedLaunch, place_of_co
 from hetune.variants.fork_locks import new_lock
 from hetune.variants.frontend.call import LooseEdges
 from hetune.variants.graph.float_memory import ELEMENT, allocate
+from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.lazy_tensors import materialized
 from hetune.variants.graph.reused_index import ReusedChunks, ReusedIndex
 from hetune.variants.graph.row_groups import num_blocks
@@ -26,10 +27,13 @@ from hetune.variants.kernel.scratch import scratch_for
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.variants import Variant
 from hetune.variants.program.nodes import Space
+from hetune.variants.runtime.choice import Chosen
 from hetune.variants.runtime.float32_range import may_differ
+from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.memory import lay_out
 from hetune.variants.runtime.plan_facts import facts_of
 from hetune.variants.runtime.plan_inputs import derived_constants, is_of_all_edges
+from hetune.variants.runtime.size_choices import size_of
 from hetune.variants.runtime.thread_watch import ThreadWatch
 
 _MOST_BYTES = 1 << 23
@@ -75,29 +79,27 @@ class SmallRuns:
     def of(
         cls,
         variant: Variant,
-        types: tuple[int, int],
+        graph: HeteroGraph,
         backend: CppBackend,
         weights: Mapping[str, Tensor],
-        size: tuple[int, ...],
     ) -> SmallRuns | None:
         """Those of a variant; None where it needs more of graphs than their edges.
 
         Args:
             variant: What to run.
-            types: How many types of nodes, and of edges, graphs have.
+            graph: One of the size, with as many types.
             backend: What has compiled it.
             weights: What it reads of them, kept; the others are given with each graph.
-            size: Bits of the numbers of nodes, targets and edges.
         """
         plan, groups = variant.plan, facts_of(variant.plan).groups
         schedules = [each for each in variant.schedules if isinstance(each, Schedule)]
         block_nodes = {schedule.block_nodes for schedule in schedules}
         if len(block_nodes) > 1 or not _fits(plan):
             return None
-        nodes, _, edges = ((1 << bits) - 1 for bits in size)
+        nodes, _, edges = ((1 << bits) - 1 for bits in size_of(graph)[:3])
         most = dict.fromkeys((Space.EDGE, Space.SRC_PAIR, Space.DST_PAIR), edges)
         most |= dict.fromkeys((Space.NODE, Space.SOURCE), nodes)
-        fixed = {Space.SHARED: 1, Space.NTYPE: types[0], Space.ETYPE: types[1]}
+        fixed = {Space.SHARED: 1, Space.NTYPE: graph.num_ntypes, Space.ETYPE: graph.num_etypes}
         layouts = [scratch_for(launch, lambda of, _: most[Space(of)]) for launch in plan.launches]
         made = [
             ReusedLaunch.of(backend.loaded(launch, schedule), layout, fixed)
@@ -122,9 +124,10 @@ class SmallRuns:
         addresses |= {name: tensor.data_ptr() for name, tensor in weights.items()}
         addresses[SCRATCH] = scratch.data_ptr()
         (block,) = block_nodes
-        sizes = edges, nodes, types[1], types[0], groups, num_blocks(nodes, block)
+        etypes, blocks = graph.num_etypes, num_blocks(nodes, block)
+        sizes = edges, nodes, etypes, graph.num_ntypes, groups, blocks
         counts = [pair for launch in launches for pair in launch.found]
-        for at, key in enumerate(keys, found_size(types[1])):
+        for at, key in enumerate(keys, found_size(etypes)):
             uses = (launch for launch in launches if launch.chunks and launch.chunks[0] == key)
             counts += [(address, at) for launch in uses for address in launch.chunk_blocks]
         index = ReusedIndex(*sizes, pointers, counts, tuple(chunks.values()))
@@ -216,6 +219,27 @@ class TimedRuns:
     def __init__(self, variant: Variant, runs: SmallRuns, watch: ThreadWatch | None) -> None:
         self.variant, self._runs, self._watch = variant, runs, watch
         self._lock = new_lock()
+
+    @classmethod
+    def of(
+        cls,
+        runs: LayerRunner,
+        variant: Variant,
+        graph: HeteroGraph,
+        weights: Mapping[str, Tensor],
+    ) -> TimedRuns | None:
+        """Those of a variant on new graphs of a size; None where these take graph objects.
+
+        Args:
+            runs: Who runs it on others.
+            variant: What to run.
+            graph: One of the size.
+            weights: As of `SmallRuns.of`.
+        """
+        if not isinstance(runs.backend, CppBackend):
+            return None
+        found = SmallRuns.of(variant, graph, runs.backend, weights)
+        return None if found is None else cls(variant, found, runs.watch(Chosen(variant), graph))
 
     def run(
         self,

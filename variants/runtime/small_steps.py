@@ -83,7 +83,7 @@ class SmallGradients:
 
     @classmethod
     def of(
-        cls, runner: GradientRunner, graph: HeteroGraph, policy: Policy, size: tuple[int, ...]
+        cls, runner: GradientRunner, graph: HeteroGraph, policy: Policy
     ) -> SmallGradients | None:
         """That of a layer's backward; None where graphs of a size take graph objects.
 
@@ -91,11 +91,10 @@ class SmallGradients:
             runner: Runs it.
             graph: One of the size.
             policy: How the layer chooses.
-            size: See there.
         """
         if graph.num_ntypes > 1 or not all(isinstance(each, str) for each in runner.results):
             return None
-        made = [stage.small_runs(graph, in_stages(policy), size) for stage in runner.stages]
+        made = [stage.small_runs(graph, in_stages(policy)) for stage in runner.stages]
         stages = [stage for stage in made if stage]
         is_whole = len(stages) == len(made)
         return cls(runner, stages, policy, graph.num_etypes) if is_whole else None

@@ -160,8 +160,7 @@ class CandidateTable:
 
     def offered(self, columns: np.ndarray, machine: MachineModel) -> np.ndarray:
         """Which variants may be chosen on a graph whose columns these are; bool [variants]."""
-        scores_edges = np.array([v.choices.plan.scores_edges for v in self.variants])
-        return machine.offers(scores_edges, self.totals(columns[:, _COLUMN["table_bytes"]]))
+        return machine.offers(self._scores_edges, self.totals(columns[:, _COLUMN["table_bytes"]]))
 
     def runs(self, domain: Domain) -> np.ndarray:
         """Whether the launch of each row has anything to do on a graph, bool [rows]."""
@@ -247,6 +246,7 @@ class CandidateTable:
     # Preparation.
 
     def _prepare(self) -> None:
+        self._scores_edges = np.array([v.choices.plan.scores_edges for v in self.variants])
         self._owner = np.array([v for v, rows in enumerate(self.rows_of) for _ in rows], np.intp)
         plans = {id(variant.plan): variant.plan for variant in self.variants}
         loops = {
