@@ -1,5 +1,6 @@
 """A cell of a benchmark: what runs where, which candidates there are, and what they must give."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -13,12 +14,12 @@ from _registry import candidates
 from hetune.variants.graph.hetero import HeteroGraph
 
 
-class AnyCell:
+class AnyCell(ABC):
     """What most cells have in common. Others build another problem, and have other candidates."""
 
+    @abstractmethod
     def candidates(self, *, compiled: bool = False, only: Sequence[str] = ()) -> list[Candidate]:
         """Those that are asked for, as of `_registry.matching`."""
-        raise NotImplementedError
 
     def find(self, name: str) -> Candidate:
         """The candidate of that name."""

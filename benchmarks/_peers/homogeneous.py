@@ -239,8 +239,7 @@ def expert(problem: HomogeneousProblem) -> Run:
 
             return tagcn
         case "appnp":
-            a = problem.normalized
-            a.values().mul_(1 - TELEPORT)
+            a = problem.matrix(problem.normalized.values() * (1 - TELEPORT))
 
             def appnp() -> Tensor:
                 start, rows = TELEPORT * x, x

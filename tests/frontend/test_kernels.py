@@ -11,7 +11,7 @@ from hetune.variants.frontend.kernels import (
     attention_program,
     linear_program,
 )
-from hetune.variants.frontend.presets import KERNELS, LAYERS, preset_layer, preset_program
+from hetune.variants.frontend.presets import KERNELS, LAYERS, SCORES, preset_layer, preset_program
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.kernel.device import DEVICES
 from hetune.variants.plan.variants import variants_of
@@ -107,8 +107,8 @@ def test_heads_have_to_fit():
         attention_program(6, 4)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_a_kernel_is_no_layer(kernel):
+@pytest.mark.parametrize("kernel", [*KERNELS, *SCORES])
+def test_a_kernel_is_no_layer_and_neither_is_a_score(kernel):
     assert kernel not in LAYERS
-    with pytest.raises(InputError, match=f"'{kernel}' is a kernel, no layer"):
+    with pytest.raises(InputError, match=f"'{kernel}' is no layer of hetune.nn"):
         preset_layer(kernel, 8, 8, AWKWARD["relations without edges"]())

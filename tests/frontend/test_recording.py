@@ -93,8 +93,8 @@ def traces(monkeypatch):
         ("number", 8),
         ("content", 4),
         ("python", 8),
-        ("written", 2),
-        ("rows", 3),
+        ("written", 0),
+        ("rows", 1),
     ],
 )
 def test_answers_are_the_layers_own_whatever_it_decides_by(traces, by, most):

@@ -51,7 +51,8 @@ def check(module: nn.Module, given: tuple[str, ...]) -> bool:
         read = CallArguments(arguments, features, "edge_index", confirmed.edge_features)
         traced = trace(module, read)
         assert traced.key == confirmed.key
-        rows = recordings.run(num_nodes, None, arguments)
+        with InDoubles():
+            rows = recordings.run(num_nodes, None, arguments)
         if rows is not None:
             replayed = confirmed.on(num_nodes, None, rows)
             assert torch.equal(replayed.src, traced.src)

@@ -1,4 +1,4 @@
-"""Programs by name: layers with their default options, and the kernels that layers are made of.
+"""Programs by name: layers with their default options, their kernels, and scores of triples.
 
 Command line and campaigns find a layer's program here; the service's documents name layers, too.
 """
@@ -51,7 +51,7 @@ class Preset:
         keeps_width: Whether rows go out as wide as they come in.
         make_pyg: The program of PyG's layer where that is another one.
         calibration_widths: Widths at which `hetune calibrate` measures it.
-        module: The layer of `hetune.nn`, likewise, for the types of a graph; None for a kernel.
+        module: The layer of `hetune.nn`, likewise, for the types of a graph; None if there is none.
     """
 
     make: Callable[[int, int, int], Program]
@@ -194,12 +194,12 @@ def preset_layer(
         heads: As of `preset_program`.
 
     Raises:
-        InputError: As `preset_program`, or the name is a kernel's.
+        InputError: As `preset_program`, or the name is of another preset.
     """
     preset_program(name, d_in, d_out, heads)
     preset = PRESETS[name]
     if preset.module is None:
-        raise InputError(f"{name!r} is a kernel, no layer: take one of {', '.join(LAYERS)}")
+        raise InputError(f"{name!r} is no layer of hetune.nn: take one of {', '.join(LAYERS)}")
     return preset.module(d_in, d_out, preset.heads(heads), graph)
 
 

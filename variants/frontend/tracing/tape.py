@@ -95,7 +95,7 @@ class Tape(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        kwargs = in_doubles(func, args, kwargs or {}) if self.is_of_doubles else kwargs or {}
+        kwargs = kwargs or {}
         for kind in types:
             if not issubclass(kind, Tensor):  # a user's, which calls functions of its parts
                 with self:
@@ -202,7 +202,9 @@ class Tape(TorchFunctionMode):
             return self._size(name, *self._filled(args), **kwargs)
         used = slots_in((args, tuple(kwargs.values())))
         before = self._versions(used)
-        plain = {key: self._filled(value) for key, value in kwargs.items()}
+        plain: Mapping[str, Any] = {key: self._filled(value) for key, value in kwargs.items()}
+        if self.is_of_doubles:  # left out of the recording, which calls replay in float32
+            plain = in_doubles(func, self._filled(args), plain)
         found = func(*self._filled(args), **plain)
         written = {
             slot for slot, version in self._versions(used).items() if before[slot] != version

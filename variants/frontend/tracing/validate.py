@@ -79,7 +79,8 @@ def _validated(module: nn.Module, arguments: CallArguments) -> tuple[Traced, Rec
     is_replayed = recordings.add(as_called.recording) and not found.masks
     for drawn in graphs[1:]:
         counts = drawn.num_nodes, drawn.num_sources
-        rows = found.recording.run(*counts, drawn.values) if is_replayed else None
+        with InDoubles():
+            rows = found.recording.run(*counts, drawn.values) if is_replayed else None
         traced = None if rows is None else found.on(*counts, rows)
         _compare(twin, traced or _traced_alike(twin, drawn, found), drawn)
     return found, recordings
