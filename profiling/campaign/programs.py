@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
 
@@ -35,20 +36,11 @@ def programs_of(table: ConfigTable, folder: Path | None) -> tuple[LabeledProgram
         _own(ConfigTable(entry, f"{table.where}, programs[{number}]"), folder)
         for number, entry in enumerate(table.entries("programs"))
     )
-    inner, scores = _inner(table, "homogeneous"), _inner(table, "scores")
-    is_all = not (
-        own or inner.data or scores.data or table.data.get("gradients") or "kernels" in table.data
-    )
+    inner = *_inner(table, "homogeneous", HOMOGENEOUS), *_inner(table, "scores", SCORES)
+    is_all = not (own or inner or table.data.get("gradients") or "kernels" in table.data)
     names = table.choices("layers", [*LAYERS], [*LAYERS] if is_all else ())
     names += table.choices("kernels", [*KERNELS], ())
-    others = inner.choices("layers", [*HOMOGENEOUS], [*HOMOGENEOUS] if inner.data else ())
-    of_triples = scores.choices("layers", [*SCORES], [*SCORES] if scores.data else ())
-    return (
-        *_presets(table, names),
-        *_presets(inner, others),
-        *_presets(scores, of_triples),
-        *own,
-    )
+    return *_presets(table, names), *inner, *own
 
 
 def gradients_of(table: ConfigTable) -> tuple[LabeledProgram, ...]:
@@ -57,15 +49,14 @@ def gradients_of(table: ConfigTable) -> tuple[LabeledProgram, ...]:
     Raises:
         CampaignError: As `programs_of`.
     """
-    inner, known = _inner(table, "gradients"), (*LAYERS, *HOMOGENEOUS)
-    return _presets(inner, inner.choices("layers", known, known if inner.data else ()))
+    return _inner(table, "gradients", (*LAYERS, *HOMOGENEOUS))
 
 
-def _inner(table: ConfigTable, key: str) -> ConfigTable:
-    """Layers with widths and heads of their own."""
-    inner = ConfigTable(table.data.get(key, {}), f"{table.where}, {key}")
+def _inner(table: ConfigTable, key: str, known: Iterable[str]) -> tuple[LabeledProgram, ...]:
+    """Layers with widths and heads of their own, in a table of their own; by default all known."""
+    inner, names = ConfigTable(table.data.get(key, {}), f"{table.where}, {key}"), [*known]
     inner.check(("layers", "widths", "squared", "heads"))
-    return inner
+    return _presets(inner, inner.choices("layers", names, names if inner.data else ()))
 
 
 def _presets(table: ConfigTable, names: list[str]) -> tuple[LabeledProgram, ...]:

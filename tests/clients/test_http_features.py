@@ -102,17 +102,6 @@ def test_on_the_command_line(hetune, url, tmp_path, monkeypatch):
     done = remote("infer", "m", id, "--stored", "base", "--out", out)
     assert done.exit_code == 0, done.output
     assert torch.equal(torch.from_numpy(np.load(out)), expected)
-    done = remote("run", "m", id, "base", "--out", out)
-    assert done.exit_code == 0, done.output
-    np.testing.assert_allclose(np.load(out), expected, rtol=1e-5, atol=1e-6)
-    with connected("async", url, key="sesame") as client:
-        assert client.runs.list().runs == ()
-    for given, message in (
-        (("gone", "--out", out), "has no features 'gone'"),
-        (("base", "--out", tmp_path / "out.txt"), "is no .npy file"),
-    ):
-        refused = remote("run", "m", id, *given)
-        assert (refused.exit_code != 0, message in refused.stderr) == (True, True), refused.stderr
     refused = remote("infer", "m", id, "--stored", "typed", "--out", out)
     assert (refused.exit_code, ".safetensors" in refused.stderr) == (2, True)
     out = tmp_path / "out.safetensors"

@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from tests.clients._both import connected
 from tests.service._serving import make_service, serving, tiny_features, tiny_graph
 
 from hetune import clients
@@ -113,7 +114,7 @@ def test_outputs_are_those_of_the_client(remote, url, files, tmp_path, features)
 
 
 def test_a_run_in_parts_is_written_and_deleted_if_it_is_new(remote, url, tmp_path):
-    with Client(url, key="sesame") as client:
+    with connected("async", url, key="sesame") as client:
         id = client.upload_graph(GRAPH)
         client.put_features(id, "x", X)
         result = remote("run", "m", id, "x", "--out", tmp_path / "out.npy")
@@ -125,9 +126,13 @@ def test_a_run_in_parts_is_written_and_deleted_if_it_is_new(remote, url, tmp_pat
         of_others = client.runs.submit("m", id, "x")
         assert remote("run", "m", id, "x", "--out", tmp_path / "again.npy").exit_code == 0
         assert np.array_equal(np.load(tmp_path / "again.npy"), client.runs.rows(of_others.id))
-    refused = remote("run", "m", id, "y", "--out", tmp_path / "none.npy")
-    assert (refused.exit_code != 0, "has no features" in refused.stderr) == (True, True)
-    assert not (tmp_path / "none.npy").exists()
+    for features, name, message in (
+        ("y", "none.npy", "has no features 'y'"),
+        ("x", "none.txt", "is no .npy file"),
+    ):
+        refused = remote("run", "m", id, features, "--out", tmp_path / name)
+        assert (refused.exit_code != 0, message in refused.stderr) == (True, True), refused.stderr
+        assert not (tmp_path / name).exists()
 
 
 def test_by_type_and_with_a_graph_from_a_file(remote, url, files, tmp_path):

@@ -99,29 +99,26 @@ class SmallGradients:
         is_whole = len(stages) == len(made)
         return cls(runner, stages, policy, graph.num_etypes) if is_whole else None
 
-    def run(
-        self, edges: LooseEdges, runner: GradientRunner, values: Mapping[str, Tensor]
-    ) -> dict[str, Tensor]:
+    def run(self, edges: LooseEdges, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Gradients by parameter.
 
         Args:
             edges: Of the call, as they were.
-            runner: Computes them.
             values: What it reads, as of `GradientRunner.run`.
         """
         with full_precision("cpu"):
-            if (found := self._by_stages(edges, runner, values)) is not None:
+            if (found := self._by_stages(edges, values)) is not None:
                 return found
             ((src, dst, etype, _),) = edges.parts
             etype = etype if isinstance(etype, Tensor) else torch.zeros_like(src)
             graph = self._graph([src, dst, etype], sum(edges.nodes))
-            return runner.run(graph, self._policy, values)
+            return self.runner.run(graph, self._policy, values)
 
     def _by_stages(
-        self, edges: LooseEdges, runner: GradientRunner, values: Mapping[str, Tensor]
+        self, edges: LooseEdges, values: Mapping[str, Tensor]
     ) -> dict[str, Tensor] | None:
         """As `run`; None where numbers outgrow float32."""
-        known, turned = dict(values), edges.reversed()
+        runner, known, turned = self.runner, dict(values), edges.reversed()
         for stage, runs in zip(runner.stages, self._stages, strict=True):
             weights = weights_of(runs.variant.plan, known, self.types, torch.float32)
             found = runs.run(turned if stage.is_reversed else edges, known, weights)
@@ -167,8 +164,7 @@ class SmallTraining(SmallCalls):
             return None
         run = partial(self._gradients.run, edges.copied())
         constants = {name: rows for name, rows in inputs.items() if name not in parameters}
-        gradients = partial(self._training.gradients, adapter.program)
-        backward = OperatorBackward(gradients, adapter.program, run, constants, (*parameters,))
+        backward = OperatorBackward(adapter.program, runner.reads, run, constants, (*parameters,))
         return edges.result(*differentiated(lambda _: results, backward, parameters))
 
     def _results(self, given: Mapping[str, Tensor], edges: LooseEdges) -> tuple[Tensor, ...] | None:

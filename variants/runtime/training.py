@@ -7,10 +7,8 @@ forward computed in between is computed again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from itertools import compress
 from typing import Any
 
 import torch
@@ -119,7 +117,7 @@ class Training:
             return forward({**inputs, **masks.rows()})
         runner.check_memory(graph, policy)
 
-        def run(runner: GradientRunner, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        def run(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
             with full_precision(graph.device.type):
                 given = graph, policy, {**values, **masks.rows()}
                 sparse = self.sparse(adapter.program, runner.wanted, graph)
@@ -127,8 +125,7 @@ class Training:
                 return found or runner.run(*given)
 
         constants = {name: rows for name, rows in inputs.items() if name not in parameters}
-        wanted = partial(self.gradients, adapter.program, by_edges=by_edges)
-        backward = OperatorBackward(wanted, adapter.program, run, constants, (*parameters,))
+        backward = OperatorBackward(adapter.program, runner.reads, run, constants, (*parameters,))
         return differentiated(
             lambda given: forward({**given, **masks.rows()}), backward, parameters
         )
@@ -187,24 +184,19 @@ class OperatorBackward:
     """What a call's backward needs beside tensors.
 
     Attributes:
-        gradients: Gives what computes gradients by some parameters.
         program: Of the layer.
-        run: Runs that on the call's graph, on what it reads; masks are drawn again.
+        reads: Its features and weights whose values the backward needs.
+        run: Gradients by parameter, of these, constants and the results' gradients; masks are drawn
+            again.
         constants: Of the call.
         names: Of the program's parameters, in the operator's order.
     """
 
-    gradients: Callable[[tuple[str, ...]], GradientRunner | Unsupported]
     program: Program
-    run: Callable[[GradientRunner, Mapping[str, Tensor]], dict[str, Tensor]]
+    reads: Iterable[str]
+    run: Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
     constants: Mapping[str, Tensor]
     names: tuple[str, ...]
-
-    def runner(self, needed: Sequence[bool]) -> GradientRunner:
-        """What computes the gradients that are needed."""
-        runner = self.gradients(tuple(compress(self.names, needed)))
-        assert isinstance(runner, GradientRunner)
-        return runner
 
 
 def differentiated(
@@ -238,8 +230,7 @@ class _Operator(torch.autograd.Function):
             given: The program's features and weights.
         """
         values = dict(zip(backward.names, given, strict=True))
-        ctx.runner = backward.runner(ctx.needs_input_grad[_OTHERS:])
-        ctx.saved = [name for name in ctx.runner.reads if name in values]
+        ctx.saved = [name for name in backward.reads if name in values]
         ctx.save_for_backward(*map(values.__getitem__, ctx.saved))
         ctx.call, ctx.shapes = backward, tuple(tensor.shape for tensor in given)
         return forward({**backward.constants, **values})
@@ -266,7 +257,7 @@ class _Operator(torch.autograd.Function):
         call: OperatorBackward = ctx.call
         values = {**call.constants, **dict(zip(ctx.saved, ctx.saved_tensors, strict=True))}
         values |= zip(map(gradient_name, call.program.results), grads, strict=True)
-        return call.run(ctx.runner, values)
+        return call.run(values)
 
 
 class _Once(torch.autograd.Function):
