@@ -1,4 +1,4 @@
-"""Dropout while layers are traced: each call of it is a mask, which confirmations fix."""
+"""Dropout while layers are traced: each call is a mask, which confirmations, in float64, fix."""
 
 from __future__ import annotations
 

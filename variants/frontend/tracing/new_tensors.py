@@ -1,4 +1,4 @@
-"""Functions that make new tensors of another one's shape and dtype."""
+"""Functions that make new tensors: of another one's shape and dtype, or in float64."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _like(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def in_doubles(func: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Keywords of a call that makes new floats: float64 ones, where no dtype is named.
+    """A call's keywords, with float64 where it makes new floats and names no dtype.
 
     Args:
         func: What is called.

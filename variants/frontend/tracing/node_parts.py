@@ -207,8 +207,9 @@ class NodeParts:
             raise NotTraceable("rows are written in place of more or fewer")
         position, node = torch.cat(where), torch.cat(nodes)
         everywhere = torch.arange(recorder.tape.extent(written.into, written.axis), device=device)
-        everyone = torch.arange(recorder.counts[Space.NODE], device=device)
-        everyone = everywhere if space is Space.EDGE else everyone
+        everyone = everywhere
+        if space is Space.NODE:
+            everyone = torch.arange(recorder.counts[space], device=device)
         for rows, all_rows in ((position, everywhere), (node, everyone)):
             if not torch.equal(rows.sort()[0], all_rows):
                 raise NotTraceable(
